@@ -1,0 +1,5 @@
+//! The second listener: health, metrics, and who may administer.
+
+mod settings;
+
+pub use settings::{AdminToken, Role};

@@ -1,0 +1,5 @@
+//! The queue API, as `http` responses: it knows no socket and no pingora.
+
+mod settings;
+
+pub use settings::{ApiSettings, SimpleSettings};

@@ -1,0 +1,3 @@
+//! Who is calling: each source looks at the request, the configured order decides.
+
+pub mod client_address;

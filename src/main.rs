@@ -1,0 +1,2 @@
+//! anteroom
+fn main() {}

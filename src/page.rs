@@ -1,0 +1,5 @@
+//! The waiting room page.
+
+mod settings;
+
+pub use settings::PageSettings;

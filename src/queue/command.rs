@@ -1,0 +1,227 @@
+//! What a store is asked to do to one queue atomically, and what it answers.
+//!
+//! The types are shared by the pure [`Line`](super::line::Line), the store port and both adapters;
+//! none of them says how the work is done.
+
+use std::collections::BTreeSet;
+
+use crate::clock::Timestamp;
+
+use super::Place;
+use super::settings::Settings;
+
+/// Versions of one queue's parts. Each only grows within an incarnation; 0 means "never seen".
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Versions {
+    /// Grows with every change of the line or the active set.
+    pub all: u64,
+    /// Grows when a gone bit changes other than by the head moving on, or the base moves.
+    pub gone: u64,
+    /// Grows when the late lane changes.
+    pub late: u64,
+    /// Grows when the settings change.
+    pub settings: u64,
+    /// Grows when an active token is revoked.
+    pub revoked: u64,
+}
+
+/// An answer together with [`Versions::all`] right after it: a local snapshot at least that new
+/// contains the change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Versioned<T> {
+    /// [`Versions::all`] after the command.
+    pub version: u64,
+    /// The queue's incarnation, part of every token.
+    pub incarnation: u32,
+    /// The store's clock when it answered.
+    pub at: Timestamp,
+    /// The answer itself.
+    pub value: T,
+}
+
+/// Whether a command found the user already there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freshness {
+    /// The command made a new place.
+    New,
+    /// The user had this place before.
+    Known,
+}
+
+/// What entering led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entered {
+    /// A place in the line.
+    Waiting(Place, Freshness),
+    /// A place in the late lane: the user missed a turn and came back in time.
+    Late(Place),
+    /// Admitted, until the given moment unless it is claimed.
+    Active {
+        /// The place.
+        place: Place,
+        /// End of the claim window or of the active time.
+        until: Timestamp,
+        /// Whether a first use has been made of it.
+        claimed: bool,
+        /// New when this very call admitted the user by the fast track.
+        freshness: Freshness,
+    },
+    /// The queue has not opened yet.
+    NotOpen {
+        /// When it will.
+        opens_at: Timestamp,
+    },
+    /// The queue is closed for good.
+    Closed,
+    /// `max_waiting` users wait already, or the numbers are used up.
+    Full,
+}
+
+/// Why one asks for a user's standing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To show it. Never claims and never prolongs.
+    Poll,
+    /// To let a request through: claims an unclaimed place, and prolongs a sliding one.
+    Pass,
+}
+
+/// Where a token stands now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// In the line. An absent waiter became present by asking.
+    Waiting(Place),
+    /// In the late lane: missed a turn, came back in time.
+    Late(Place),
+    /// Admitted.
+    Active {
+        /// The place.
+        place: Place,
+        /// End of the claim window, or of the active time.
+        until: Timestamp,
+        /// Whether a first use has been made of it.
+        claimed: bool,
+    },
+    /// The token stands nowhere any more.
+    Gone(Gone),
+}
+
+/// How a token ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gone {
+    /// Left, expelled, replaced by a newer one, or never known here.
+    Unknown,
+    /// Its active time is over.
+    Expired,
+    /// Its turn came and went, and so did the grace.
+    Missed,
+    /// The queue closed before its turn came.
+    Closed,
+}
+
+/// Whether leaving found anything to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// The place or the slot was given back.
+    Gave,
+    /// There was nothing, or another token of the user is the live one.
+    Nothing,
+}
+
+/// Who asks for an admission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdmitBy {
+    /// The periodic tick: capacity, rate, mode and schedule apply.
+    Tick,
+    /// An operator: capacity and schedule apply; rate and a pause do not.
+    Operator,
+}
+
+/// How many really moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Admitted {
+    /// Users admitted by this call, late ones included.
+    pub count: u64,
+    /// Of these, from the late lane.
+    pub late: u64,
+    /// The next number to be called.
+    pub head: u64,
+}
+
+/// The signs of life one gateway saw in one epoch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Heartbeat {
+    /// Which epoch: store time in milliseconds divided by
+    /// [`EPOCH_MS`](super::settings::EPOCH_MS).
+    pub epoch: u64,
+    /// Which gateway, so that a missing upload is noticed.
+    pub gateway: u64,
+    /// The number of the first bit; a multiple of 8.
+    pub first: u64,
+    /// One bit per number from `first`, most significant bit first; 1 = heard from. May be empty.
+    pub bits: Vec<u8>,
+}
+
+/// What a reaping led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reaped {
+    /// This many waiters were marked absent.
+    Absent(u64),
+    /// The epoch had been judged before.
+    Already,
+    /// The signs of life are incomplete: a gateway's upload is missing.
+    Incomplete,
+}
+
+/// Who sets settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The configuration file, whose text for this queue has this hash. Wins only when the hash
+    /// differs from the one the store remembers.
+    File(u64),
+    /// An operator at run time. Always wins.
+    Operator,
+}
+
+/// What configuring led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Configured {
+    /// The queue was created.
+    Created,
+    /// The settings were replaced.
+    Changed,
+    /// The store kept the settings it had.
+    Kept,
+}
+
+/// The state a gateway copies. Parts whose version the caller already knows are `None`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Synced {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// The queue's incarnation.
+    pub incarnation: u32,
+    /// Versions of all parts.
+    pub versions: Versions,
+    /// The bitmap's first number.
+    pub base: u64,
+    /// The next number to be called.
+    pub head: u64,
+    /// The last number given.
+    pub tail: u64,
+    /// Present waiters in the line.
+    pub live: u64,
+    /// Tokens active now.
+    pub active: u64,
+    /// Users ever admitted in this incarnation.
+    pub admitted: u64,
+    /// Gone bits from the byte that holds `head` to the byte that holds `tail`, most significant
+    /// bit first; bit 0 is number `head - head % 8`.
+    pub gone: Option<Vec<u8>>,
+    /// Numbers in the late lane, ascending.
+    pub late: Option<BTreeSet<u64>>,
+    /// The settings.
+    pub settings: Option<Settings>,
+    /// Numbers revoked and not yet past their end.
+    pub revoked: Option<BTreeSet<u64>>,
+}

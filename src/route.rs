@@ -1,0 +1,17 @@
+//! Which route a request takes: the most specific match wins, whatever the order of the file.
+//!
+//! Pure and strict: a target that back ends could read in two ways is matched in every way, and
+//! anything that leaves doubt about a gated route is refused.
+
+pub mod action;
+mod host;
+mod path;
+pub mod return_target;
+mod table;
+mod target;
+
+pub use action::{Cors, Gated, ParameterSource, WhenWaiting};
+pub use host::HostPattern;
+pub use path::{PathPattern, PatternError};
+pub use table::{Bypass, Matched, Route, RouteTable, RouteRequest, TableError};
+pub use target::{CanonicalTarget, TargetError};

@@ -1,0 +1,127 @@
+//! The port behind which a queue's state lives, and the promises every adapter makes.
+//!
+//! Promises:
+//! - each method is atomic: other callers see all of it or nothing;
+//! - the adapter has no rules of its own: it answers exactly as [`Line`](crate::queue::line::Line)
+//!   does for the same commands at the same times;
+//! - every method may be repeated after an error without harm;
+//! - time is the store's own, never the caller's.
+
+#[cfg(any(test, feature = "testing"))]
+pub mod contract;
+mod embedded;
+pub mod mirror;
+mod settings;
+mod redis;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::queue::command::{
+    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
+    Synced, Versioned, Versions,
+};
+use crate::queue::settings::Settings;
+use crate::queue::{QueueName, Seq, UserTag};
+
+pub use embedded::embedded;
+pub use redis::redis;
+pub use settings::{RedisSettings, StoreSettings};
+
+/// A secret that all gateways on one store share. 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SharedSecret {
+    /// Keys the user tags. Never rotates.
+    UserSalt,
+    /// Signs tokens where none is configured.
+    TokenKey,
+}
+
+/// Why a store did not answer as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store has no such queue. It was never configured there, or the store lost its data.
+    #[error("the store does not know queue `{0}`")]
+    UnknownQueue(QueueName),
+    /// The store could not be reached or refused. Nothing changed.
+    #[error("the store is not available")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer did not come in time: it may have happened. Repeating finds out.
+    #[error("the store did not answer in time")]
+    Indeterminate(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The store answered something this version does not understand.
+    #[error("the store answered something unexpected: {0}")]
+    Corrupt(String),
+}
+
+/// A queue store. See the module text for what every adapter promises.
+#[async_trait]
+pub trait QueueStore: Send + Sync + fmt::Debug {
+    /// What it is, for logs and metrics: `embedded` or `redis`.
+    fn kind(&self) -> &'static str;
+
+    /// The shared secret `name`: the stored one, or `proposal` after storing it.
+    async fn secret(&self, name: SharedSecret, proposal: [u8; 32]) -> Result<[u8; 32], StoreError>;
+
+    /// Creates `queue` or changes its settings, as `origin` allows. A created queue gets an
+    /// incarnation greater than any it had before.
+    async fn configure(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+    ) -> Result<Configured, StoreError>;
+
+    /// Enters users in the given order; one answer each, in that order. At most 1 000 users.
+    async fn enter(
+        &self,
+        queue: &QueueName,
+        users: &[UserTag],
+    ) -> Result<Versioned<Vec<Entered>>, StoreError>;
+
+    /// Where `user` stands. With `seq` the answer is about exactly that number; without, about
+    /// whatever live place the user has.
+    async fn standing(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        seq: Option<Seq>,
+        purpose: Purpose,
+    ) -> Result<Versioned<Standing>, StoreError>;
+
+    /// Ends the place of `user`; with `seq` only if that is the place. A freed active slot counts
+    /// against capacity for another 500 ms, the time other gateways need to hear of it.
+    async fn leave(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        seq: Option<Seq>,
+    ) -> Result<Versioned<Left>, StoreError>;
+
+    /// Admits up to `max` users (at most 1 000 a call).
+    async fn admit(
+        &self,
+        queue: &QueueName,
+        max: u64,
+        by: AdmitBy,
+    ) -> Result<Versioned<Admitted>, StoreError>;
+
+    /// Adds one gateway's signs of life.
+    async fn heartbeat(&self, queue: &QueueName, heartbeat: &Heartbeat) -> Result<(), StoreError>;
+
+    /// Marks those absent who gave no sign of life in the epochs of `waiting_ttl` before the
+    /// current one. Once per epoch, whoever asks first.
+    async fn reap(&self, queue: &QueueName) -> Result<Reaped, StoreError>;
+
+    /// What changed since `known`.
+    async fn sync(&self, queue: &QueueName, known: Versions) -> Result<Synced, StoreError>;
+
+    /// Frees memory: the part of the bitmap behind the head beyond `keep` numbers, and index
+    /// entries that mean nothing any more (some each call). Changes no answer.
+    async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError>;
+}
+
+/// A store that any part of the gateway may hold.
+pub type SharedStore = Arc<dyn QueueStore>;

@@ -1,0 +1,5 @@
+//! Logs.
+
+mod settings;
+
+pub use settings::{LogFormat, LogSettings};
