@@ -21,5 +21,6 @@ pub mod page;
 pub mod problem;
 pub mod proxy;
 pub mod queue;
+pub mod store;
 pub mod telemetry;
 pub mod token;

@@ -15,10 +15,14 @@
 //!
 //! Order is a number the store hands out; time only expires.
 
+mod bitmap;
+mod bucket;
 pub mod command;
 pub mod definition;
 pub mod estimate;
+mod heartbeats;
 pub mod line;
+mod marks;
 mod name;
 pub mod polling;
 pub mod schedule;

@@ -203,8 +203,6 @@ pub struct Synced {
     pub incarnation: u32,
     /// Versions of all parts.
     pub versions: Versions,
-    /// The bitmap's first number.
-    pub base: u64,
     /// The next number to be called.
     pub head: u64,
     /// The last number given.

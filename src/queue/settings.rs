@@ -180,8 +180,8 @@ pub enum SettingsError {
     /// `claim_ttl` above `active_ttl`.
     #[error("claim_ttl must not exceed active_ttl")]
     ClaimBeyondActive,
-    /// `waiting_ttl` outside one minute to 24 hours: a background tab speaks once a minute.
-    #[error("waiting_ttl must be between 60s and 24h: a background tab speaks once a minute")]
+    /// `waiting_ttl` outside one minute to one hour: a background tab speaks once a minute.
+    #[error("waiting_ttl must be between 60s and 1h: a background tab speaks once a minute")]
     WaitingTtl,
     /// `late_grace` above an hour.
     #[error("late_grace must be at most 1h")]
@@ -194,6 +194,7 @@ pub enum SettingsError {
     Window,
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Settings {
@@ -234,10 +235,10 @@ impl Settings {
             (self.claim_ttl < second, SettingsError::ClaimTtl),
             (self.claim_ttl > self.active_ttl, SettingsError::ClaimBeyondActive),
             (
-                self.waiting_ttl < Duration::from_secs(60) || self.waiting_ttl > DAY,
+                self.waiting_ttl < Duration::from_secs(60) || self.waiting_ttl > HOUR,
                 SettingsError::WaitingTtl,
             ),
-            (self.late_grace > Duration::from_secs(3600), SettingsError::LateGrace),
+            (self.late_grace > HOUR, SettingsError::LateGrace),
             (!(1..=100_000_000).contains(&self.max_waiting), SettingsError::MaxWaiting),
             (
                 matches!((self.opens_at, self.closes_at), (Some(open), Some(close)) if close <= open),
