@@ -56,6 +56,14 @@ pub enum StoreError {
     Corrupt(String),
 }
 
+impl StoreError {
+    /// The answer while the store is known not to answer: nobody waits for it.
+    #[must_use]
+    pub fn away() -> Self {
+        Self::Unavailable("it did not answer a moment ago".into())
+    }
+}
+
 /// A queue store. See the module text for what every adapter promises.
 #[async_trait]
 pub trait QueueStore: Send + Sync + fmt::Debug {

@@ -78,7 +78,7 @@ pub enum Entered {
 }
 
 /// Why one asks for a user's standing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Purpose {
     /// To show it. Never claims and never prolongs.
     Poll,

@@ -1,0 +1,556 @@
+//! One queue at one gateway: what it answers by itself, and when it asks the store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use quick_cache::sync::Cache;
+
+use crate::clock::{Clock, Timestamp};
+use crate::queue::command::{
+    AdmitBy, Admitted, Entered, Gone, Heartbeat, Left, Purpose, Reaped, Standing, Versioned,
+    Versions,
+};
+use crate::queue::definition::Definition;
+use crate::queue::estimate::{Estimate, Estimator};
+use crate::queue::line::REVOCATION_KEPT;
+use crate::queue::polling::poll_after;
+use crate::queue::schedule::Phase;
+use crate::queue::settings::{EPOCH_MS, Mode, Renew, Settings};
+use crate::queue::view::{Status, View};
+use crate::queue::{Place, QueueName, Seq, UserSource, UserTag};
+use crate::token::Claims;
+
+use super::heartbeats::Heartbeats;
+use super::leases::{Lease, Leases};
+use super::picture::Picture;
+use super::{LEASE_MARGIN, SharedStore, StoreError, VOUCHES_FOR};
+
+/// How long an answer of the store about one number is repeated.
+const ANSWER_KEPT: Duration = Duration::from_secs(1);
+
+/// How many such answers are kept at most.
+const ANSWERS: usize = 16_384;
+
+/// A queue counts as used for this long after a request for it.
+const USED_FOR: Duration = Duration::from_secs(10);
+
+/// Sliding leases are prolonged at most this often.
+const RENEW_EVERY: Duration = Duration::from_secs(5);
+
+/// Where a token stands, as this gateway tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// In the line or in the late lane.
+    Waiting {
+        /// The place.
+        place: Place,
+        /// 1-based, within its lane.
+        rank: u64,
+        /// Whether it is in the late lane.
+        late: bool,
+    },
+    /// Admitted.
+    Active {
+        /// The place.
+        place: Place,
+        /// When it ends.
+        until: Timestamp,
+    },
+    /// Nowhere any more.
+    Gone(Gone),
+}
+
+type AnswerKey = (u64, UserTag, Purpose);
+
+/// One queue at this gateway.
+#[derive(Debug)]
+pub struct LocalQueue {
+    name: QueueName,
+    label: String,
+    identity: Option<Vec<UserSource>>,
+    store: SharedStore,
+    clock: Arc<dyn Clock>,
+    store_answers: Arc<AtomicBool>,
+    picture: ArcSwap<Picture>,
+    estimator: Mutex<Estimator>,
+    /// The store's clock minus ours, milliseconds.
+    clock_offset: AtomicI64,
+    /// The round trip of the sample the offset comes from, and when it was taken.
+    offset_sample: Mutex<Option<(Duration, Timestamp)>>,
+    heartbeats: Heartbeats,
+    unsent: tokio::sync::Mutex<Option<Heartbeat>>,
+    judged_epoch: AtomicU64,
+    leases: Leases,
+    /// Numbers that left through this gateway, until a picture is new enough to show it.
+    left: RwLock<HashMap<u64, u64>>,
+    answers: Cache<AnswerKey, (Timestamp, Standing)>,
+    last_request: AtomicU64,
+}
+
+impl LocalQueue {
+    pub(super) async fn open(
+        name: QueueName,
+        definition: &Definition,
+        store: SharedStore,
+        clock: Arc<dyn Clock>,
+        store_answers: Arc<AtomicBool>,
+    ) -> Result<Self, StoreError> {
+        let asked = clock.now();
+        let synced = store.sync(&name, Versions::default()).await?;
+        let mut estimator = Estimator::default();
+        estimator.observe(&synced, &definition.settings);
+        let (now, head) = (synced.now, synced.head);
+        let picture = Picture::first(synced, estimator.pace(), asked)
+            .ok_or_else(|| StoreError::Corrupt("a queue without settings".into()))?;
+        let queue = Self {
+            name,
+            label: definition.template.label(),
+            identity: definition.identity.clone(),
+            store,
+            store_answers,
+            picture: ArcSwap::from_pointee(picture),
+            estimator: Mutex::new(estimator),
+            clock_offset: AtomicI64::new(0),
+            offset_sample: Mutex::default(),
+            heartbeats: Heartbeats::default(),
+            unsent: tokio::sync::Mutex::default(),
+            judged_epoch: AtomicU64::new(0),
+            leases: Leases::default(),
+            left: RwLock::default(),
+            answers: Cache::new(ANSWERS),
+            last_request: AtomicU64::new(clock.now().as_millis()),
+            clock,
+        };
+        queue.sample_offset(asked, now);
+        queue.heartbeats.turn(now.as_millis() / EPOCH_MS, head, 0);
+        Ok(queue)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &QueueName {
+        &self.name
+    }
+
+    /// Its name or template as declared: the label of its metrics.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Its own identity sources, where it has any.
+    #[must_use]
+    pub fn identity(&self) -> Option<&[UserSource]> {
+        self.identity.as_deref()
+    }
+
+    /// The newest picture.
+    #[must_use]
+    pub fn picture(&self) -> Arc<Picture> {
+        self.picture.load_full()
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.picture.load().settings)
+    }
+
+    /// The present by the store's clock, as far as it is known.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let offset = self.clock_offset.load(Ordering::Relaxed);
+        let now = self.clock.now().as_millis();
+        Timestamp::from_millis(now.saturating_add_signed(offset))
+    }
+
+    /// Enters `user`.
+    ///
+    /// # Errors
+    /// The store's error; repeating is safe and gives the same place.
+    pub async fn enter(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
+        self.touch();
+        self.check_store()?;
+        let entered = self.store.enter(&self.name, &[user]).await?;
+        let at = entered.at;
+        let one = entered.value.first().copied();
+        let one = one.ok_or_else(|| StoreError::Corrupt("no answer to an enter".into()))?;
+        match one {
+            Entered::Waiting(place, _) => self.heartbeats.mark(place.seq.0),
+            Entered::Active { place, until, claimed, .. } => {
+                self.leases.put(Lease { owner: user, place, until, claimed, asked: at });
+            }
+            _ => {}
+        }
+        if let Entered::Waiting(place, _) | Entered::Late(place) | Entered::Active { place, .. } = one
+        {
+            self.forget_answers(place.seq, user);
+        }
+        Ok(Versioned { value: one, version: entered.version, incarnation: entered.incarnation, at })
+    }
+
+    /// What was answered to an enter, as a standing.
+    #[must_use]
+    pub fn seen_of(&self, entered: &Entered) -> Option<Seen> {
+        match entered {
+            Entered::Waiting(place, _) => Some(self.seen(Standing::Waiting(*place))),
+            Entered::Late(place) => Some(self.seen(Standing::Late(*place))),
+            Entered::Active { place, until, .. } => {
+                Some(Seen::Active { place: *place, until: *until })
+            }
+            Entered::NotOpen { .. } | Entered::Closed | Entered::Full => None,
+        }
+    }
+
+    /// Where the holder of a verified token stands. Never claims. Asks the store only when the
+    /// turn has come, or for an absent waiter who speaks again, and then once a second at most.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn poll(&self, claims: &Claims) -> Result<Seen, StoreError> {
+        self.touch();
+        if let Some(seen) = self.answer_locally(claims) {
+            return Ok(seen);
+        }
+        self.ask(claims.owner, claims.place.seq, Purpose::Poll).await
+    }
+
+    /// Whether the holder of a verified token may pass now. The first pass claims the place.
+    ///
+    /// # Errors
+    /// The store's error: the failure policy decides then.
+    pub async fn pass(&self, claims: &Claims) -> Result<Seen, StoreError> {
+        self.touch();
+        if let Some(seen) = self.answer_locally(claims) {
+            return Ok(seen);
+        }
+        self.ask(claims.owner, claims.place.seq, Purpose::Pass).await
+    }
+
+    /// The live place of `user`, if there is one, for who asks without a token.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn lookup(&self, user: UserTag) -> Result<Versioned<Seen>, StoreError> {
+        self.touch();
+        self.check_store()?;
+        let found = self.store.standing(&self.name, user, None, Purpose::Poll).await?;
+        let (version, incarnation, at) = (found.version, found.incarnation, found.at);
+        self.remember(user, found.value, at);
+        Ok(Versioned { version, incarnation, at, value: self.seen(found.value) })
+    }
+
+    /// Ends the place of `user`; with `seq` only if that is the place.
+    ///
+    /// # Errors
+    /// The store's error; repeating is safe.
+    pub async fn leave(&self, user: UserTag, seq: Option<Seq>) -> Result<Left, StoreError> {
+        self.touch();
+        self.check_store()?;
+        let left = self.store.leave(&self.name, user, seq).await?;
+        if let Some(seq) = seq {
+            self.leases.remove(seq.0);
+            self.left.write().insert(seq.0, left.version);
+            self.forget_answers(seq, user);
+        }
+        Ok(left.value)
+    }
+
+    /// Admits up to `max`.
+    ///
+    /// # Errors
+    /// The store's error; the next call finds out what happened.
+    pub async fn admit(&self, max: u64, by: AdmitBy) -> Result<Admitted, StoreError> {
+        self.check_store()?;
+        Ok(self.store.admit(&self.name, max, by).await?.value)
+    }
+
+    /// Whether this gateway can prove without the store that the holder is active: by a lease it
+    /// has seen, or by a pass token.
+    #[must_use]
+    pub fn can_prove_active(&self, claims: &Claims) -> bool {
+        let now = self.now();
+        let left = self.left.read().contains_key(&claims.place.seq.0);
+        let proven = claims.lease_end.is_some_and(|end| end > now.plus(LEASE_MARGIN))
+            && claims.incarnation == self.picture.load().incarnation;
+        let known = self
+            .leases
+            .get(claims.place.seq.0, claims.owner, now, LEASE_MARGIN)
+            .is_some_and(|lease| lease.claimed);
+        !left && (proven || known)
+    }
+
+    /// What a user in this standing is told.
+    #[must_use]
+    pub fn view(&self, seen: Seen) -> View {
+        let picture = self.picture.load();
+        let settings = &picture.settings;
+        let (status, rank, place, expires, estimate) = match seen {
+            Seen::Waiting { place, rank, late } => {
+                let status = match (late, settings.mode) {
+                    (_, Mode::Paused) => Status::Paused,
+                    (true, _) => Status::Late,
+                    (false, _) => Status::Waiting,
+                };
+                (status, Some(rank), Some(place), None, picture.pace.estimate(rank))
+            }
+            Seen::Active { place, until } => {
+                (Status::Active, Some(0), Some(place), Some(until), None)
+            }
+            Seen::Gone(Gone::Closed) => (Status::Closed, None, None, None, None),
+            Seen::Gone(Gone::Unknown | Gone::Expired | Gone::Missed) => {
+                (Status::Over, None, None, None, None)
+            }
+        };
+        View {
+            queue: self.name.clone(),
+            status,
+            rank,
+            entered: place.map(|place| place.entered),
+            expires,
+            poll_after: self.poll_after(rank.unwrap_or(0), estimate),
+            estimate,
+        }
+    }
+
+    /// A view of a state without a place.
+    #[must_use]
+    pub fn view_of(&self, status: Status) -> View {
+        View {
+            queue: self.name.clone(),
+            status,
+            rank: None,
+            entered: None,
+            expires: None,
+            poll_after: match status {
+                Status::Joining => Duration::from_secs(1),
+                Status::NotOpen { opens_at } => crate::queue::polling::until_opening(
+                    opens_at.since(self.now()),
+                    &self.picture.load().settings,
+                    rand::random(),
+                ),
+                _ => self.poll_after(0, None),
+            },
+            estimate: None,
+        }
+    }
+
+    fn poll_after(&self, rank: u64, estimate: Option<Estimate>) -> Duration {
+        poll_after(rank, estimate, &self.picture.load().settings, rand::random())
+    }
+
+    /// What the picture alone can say about a token: that it waits, or that it is over.
+    fn answer_locally(&self, claims: &Claims) -> Option<Seen> {
+        let picture = self.picture.load();
+        if claims.incarnation != picture.incarnation {
+            // A picture of an older incarnation cannot judge a younger token.
+            return (claims.incarnation < picture.incarnation).then_some(Seen::Gone(Gone::Unknown));
+        }
+        let seq = claims.place.seq.0;
+        if let Some(version) = self.left.read().get(&seq)
+            && picture.versions.all < *version
+        {
+            return Some(Seen::Gone(Gone::Unknown));
+        }
+        if picture.ranks.is_gone(seq) {
+            return None;
+        }
+        let place = claims.place;
+        let (rank, late) = match picture.ranks.rank(seq) {
+            Some(rank) => (rank, false),
+            None => (picture.late_rank(seq)?, true),
+        };
+        if picture.settings.phase(self.now()) == Phase::Closed {
+            return Some(Seen::Gone(Gone::Closed));
+        }
+        self.heartbeats.mark(seq);
+        Some(Seen::Waiting { place, rank, late })
+    }
+
+    /// An active place this gateway may vouch for.
+    fn leased(&self, user: UserTag, seq: Seq, purpose: Purpose) -> Option<Seen> {
+        if !self.vouches() {
+            return None;
+        }
+        let now = self.now();
+        let lease = self.leases.get(seq.0, user, now, LEASE_MARGIN)?;
+        let enough = match purpose {
+            Purpose::Poll => true,
+            Purpose::Pass => lease.claimed && !self.wants_renewal(&lease, now),
+        };
+        enough.then_some(Seen::Active { place: lease.place, until: lease.until })
+    }
+
+    /// Asks the store about one number; concurrent and repeated questions within a second share
+    /// one answer. Active places are remembered as leases instead, which a revocation ends.
+    async fn ask(&self, user: UserTag, seq: Seq, purpose: Purpose) -> Result<Seen, StoreError> {
+        let key = (seq.0, user, purpose);
+        loop {
+            if let Some(seen) = self.leased(user, seq, purpose) {
+                return Ok(seen);
+            }
+            match self.answers.get_value_or_guard_async(&key).await {
+                Ok((answered, standing)) => {
+                    if self.clock.now().since(answered) < ANSWER_KEPT {
+                        return Ok(self.seen(standing));
+                    }
+                    self.answers.remove(&key);
+                }
+                Err(guard) => {
+                    self.check_store()?;
+                    let found = self.store.standing(&self.name, user, Some(seq), purpose).await?;
+                    self.remember(user, found.value, found.at);
+                    if !matches!(found.value, Standing::Active { .. }) {
+                        // Refused only if somebody else has just put an answer there.
+                        let _ = guard.insert((self.clock.now(), found.value));
+                    }
+                    return Ok(self.seen(found.value));
+                }
+            }
+        }
+    }
+
+    fn remember(&self, owner: UserTag, standing: Standing, at: Timestamp) {
+        match standing {
+            Standing::Active { place, until, claimed } => {
+                self.leases.put(Lease { owner, place, until, claimed, asked: at });
+            }
+            Standing::Waiting(place) => self.heartbeats.mark(place.seq.0),
+            Standing::Late(_) | Standing::Gone(_) => {}
+        }
+    }
+
+    fn seen(&self, standing: Standing) -> Seen {
+        let picture = self.picture.load();
+        match standing {
+            Standing::Waiting(place) => {
+                let rank = picture.ranks.rank(place.seq.0).unwrap_or(1);
+                Seen::Waiting { place, rank, late: false }
+            }
+            Standing::Late(place) => {
+                let next = picture.late.partition_point(|seq| *seq < place.seq.0) as u64 + 1;
+                Seen::Waiting { place, rank: next, late: true }
+            }
+            // Gate and store must never both count a slot: the last moments belong to the store.
+            Standing::Active { until, .. } if until <= self.now().plus(LEASE_MARGIN) => {
+                Seen::Gone(Gone::Expired)
+            }
+            Standing::Active { place, until, .. } => Seen::Active { place, until },
+            Standing::Gone(gone) => Seen::Gone(gone),
+        }
+    }
+
+    /// Whether the local copy is young enough to vouch for active tokens.
+    fn vouches(&self) -> bool {
+        self.clock.now().since(self.picture.load().asked) <= VOUCHES_FOR
+    }
+
+    fn wants_renewal(&self, lease: &Lease, now: Timestamp) -> bool {
+        let settings = &self.picture.load().settings;
+        settings.renew == Renew::Sliding
+            && now.since(lease.asked) >= RENEW_EVERY.min(settings.active_ttl / 4)
+    }
+
+    fn check_store(&self) -> Result<(), StoreError> {
+        if self.store_answers.load(Ordering::Relaxed) { Ok(()) } else { Err(StoreError::away()) }
+    }
+
+    fn forget_answers(&self, seq: Seq, user: UserTag) {
+        for purpose in [Purpose::Poll, Purpose::Pass] {
+            self.answers.remove(&(seq.0, user, purpose));
+        }
+    }
+
+    fn touch(&self) {
+        let now = self.clock.now().as_millis();
+        // One write a second is enough, and spares the cores a shared line.
+        if now.saturating_sub(self.last_request.load(Ordering::Relaxed)) > 1000 {
+            self.last_request.store(now, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
+        let picture = self.picture.load();
+        self.clock.now().since(last) < USED_FOR || picture.waiting() > 0 || picture.active > 0
+    }
+
+    /// Takes a new picture.
+    pub(super) async fn pull(&self) -> Result<(), StoreError> {
+        let old = self.picture.load_full();
+        let mut asked = self.clock.now();
+        let mut synced = self.store.sync(&self.name, old.versions).await?;
+        let known = synced.incarnation == old.incarnation;
+        if !known {
+            asked = self.clock.now();
+            synced = self.store.sync(&self.name, Versions::default()).await?;
+        }
+        self.sample_offset(asked, synced.now);
+        // A copy that was stale for too long may have missed a revocation.
+        if !known || asked.since(old.asked) > REVOCATION_KEPT / 2 {
+            self.leases.clear();
+        }
+        let revoked = synced.revoked.take().unwrap_or_default();
+        self.leases.revoke(revoked);
+        if asked.as_secs() != old.asked.as_secs() {
+            self.leases.drop_ended(synced.now);
+        }
+        let pace = {
+            let mut estimator = self.estimator.lock();
+            estimator.observe(&synced, synced.settings.as_ref().unwrap_or(&old.settings));
+            estimator.pace()
+        };
+        let picture = if known {
+            old.next(synced, pace, asked)
+        } else {
+            Picture::first(synced, pace, asked)
+                .ok_or_else(|| StoreError::Corrupt("a queue without settings".into()))?
+        };
+        self.left.write().retain(|_, version| picture.versions.all < *version);
+        self.picture.store(Arc::new(picture));
+        Ok(())
+    }
+
+    /// Brings signs of life to the store when an epoch ends, and has the silent judged.
+    pub(super) async fn tend(&self, gateway: u64, keep: u64) -> Result<(), StoreError> {
+        let epoch = self.now().as_millis() / EPOCH_MS;
+        let head = self.picture.load().ranks.head();
+        let mut unsent = self.unsent.lock().await;
+        if let Some(heard) = self.heartbeats.turn(epoch, head, gateway) {
+            *unsent = Some(heard);
+        }
+        if let Some(heard) = unsent.as_ref() {
+            self.store.heartbeat(&self.name, heard).await?;
+            *unsent = None;
+        }
+        if self.judged_epoch.load(Ordering::Relaxed) >= epoch {
+            return Ok(());
+        }
+        if self.store.reap(&self.name).await? != Reaped::Incomplete {
+            self.judged_epoch.store(epoch, Ordering::Relaxed);
+            self.store.compact(&self.name, keep).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the offset of the quickest round trip of the last minute: its error is at most half
+    /// of that trip.
+    fn sample_offset(&self, asked: Timestamp, store_now: Timestamp) {
+        let answered = self.clock.now();
+        let trip = answered.since(asked);
+        let mut best = self.offset_sample.lock();
+        let better = best.is_none_or(|(best_trip, taken)| {
+            trip <= best_trip || answered.since(taken) > Duration::from_secs(60)
+        });
+        if better {
+            *best = Some((trip, answered));
+            let middle = i64::try_from(asked.plus(trip / 2).as_millis()).unwrap_or(i64::MAX);
+            let store = i64::try_from(store_now.as_millis()).unwrap_or(i64::MAX);
+            self.clock_offset.store(store.saturating_sub(middle), Ordering::Relaxed);
+        }
+    }
+}

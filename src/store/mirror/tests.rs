@@ -1,0 +1,1 @@
+//! The mirror against the embedded store.
