@@ -120,13 +120,16 @@ impl Pace {
 
     /// Admissions a second over the window that suits `rank`, and how many it counted.
     fn mu(&self, rank: f64) -> Option<(f64, f64)> {
-        let known = || self.windows.iter().filter_map(|w| Some((w.per_second()?, *w)));
-        let (first, _) = known().next()?;
-        let horizon = wait(rank, first, self.theta) / 2.0;
-        known()
-            .find(|(_, window)| window.secs >= horizon)
-            .or_else(|| known().last())
-            .map(|(mu, window)| (mu, window.admitted))
+        let mut known = self.windows.iter().filter_map(|w| Some((w.per_second()?, *w)));
+        let mut chosen = known.next()?;
+        let horizon = wait(rank, chosen.0, self.theta) / 2.0;
+        for wider in known {
+            if chosen.1.secs >= horizon {
+                break;
+            }
+            chosen = wider;
+        }
+        Some((chosen.0, chosen.1.admitted))
     }
 }
 

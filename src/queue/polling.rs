@@ -88,15 +88,15 @@ mod tests {
 
     use super::*;
 
-    fn estimate(secs: u64) -> Option<Estimate> {
+    fn estimate(secs: u64) -> Estimate {
         let p50 = Duration::from_secs(secs);
-        Some(Estimate { p50, p90: p50 * 2 })
+        Estimate { p50, p90: p50 * 2 }
     }
 
     #[test]
     fn the_pace_is_a_tenth_of_the_wait_between_two_and_twenty_seconds() {
         let settings = Settings::new(100);
-        let pace = |secs| poll_after(9, estimate(secs), &settings, 0.5).as_secs_f64();
+        let pace = |secs| poll_after(9, Some(estimate(secs)), &settings, 0.5).as_secs_f64();
         assert!((pace(1) - 2.0).abs() < 0.01);
         assert!((pace(60) - 6.0).abs() < 0.01);
         assert!((pace(100_000) - 20.0 / 1.15).abs() < 0.01);
@@ -148,7 +148,7 @@ mod tests {
             let mut settings = Settings::new(10);
             settings.claim_ttl = Duration::from_millis(claim_ms);
             settings.waiting_ttl = Duration::from_secs(waiting_secs);
-            let after = poll_after(rank, secs.and_then(estimate), &settings, jitter);
+            let after = poll_after(rank, secs.map(estimate), &settings, jitter);
             prop_assert!(after <= settings.claim_ttl.mul_f64(0.45));
             prop_assert!(after <= settings.waiting_ttl / 3);
             prop_assert!(after <= SLOWEST);
