@@ -3,7 +3,7 @@
 /// The page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageSettings {
-    /// The shop's name, shown as the title.
+    /// The shop's name, shown above the state of the line and in the title of the window.
     pub title: String,
     /// A sentence under it; may be empty.
     pub message: String,
@@ -14,7 +14,7 @@ pub struct PageSettings {
 impl Default for PageSettings {
     fn default() -> Self {
         Self {
-            title: "You are in line".into(),
+            title: "Waiting room".into(),
             message: String::new(),
             frame_ancestors: vec!["'none'".into()],
         }
