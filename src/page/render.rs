@@ -81,7 +81,7 @@ impl Page {
         };
         let queue = view.queue.as_str();
         let rank = view.rank.filter(|rank| *rank > 0);
-        let content = Content {
+        let shown = Content {
             nonce: &nonce,
             title: &self.settings.title,
             message: &self.settings.message,
@@ -103,7 +103,7 @@ impl Page {
         let rendered = self
             .templates
             .get_template(TEMPLATE)
-            .and_then(|template| template.render(Serde(&content)));
+            .and_then(|template| template.render(Serde(&shown)));
         let Ok(html) = rendered else {
             return Problem::new(Code::Internal).into_response();
         };

@@ -81,6 +81,9 @@ fn a_waiting_user_sees_rank_and_honest_wait() {
     unknown.estimate = None;
     let html = text(&page().render(&unknown, &CONTEXT));
     assert!(html.contains(r#"<span id="estimate">not known yet</span>"#));
+    unknown.rank = None;
+    let html = text(&page().render(&unknown, &CONTEXT));
+    assert!(html.contains(r#"<p id="rank">…</p>"#), "the script finds a place to put it");
 }
 
 #[test]

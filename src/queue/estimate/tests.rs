@@ -9,7 +9,6 @@ fn synced(at_ms: u64, admitted: u64, tail: u64, live: u64, active: u64) -> Synce
         now: Timestamp::from_millis(at_ms),
         incarnation: 1,
         versions: Versions::default(),
-        base: 0,
         head: admitted + 1,
         tail,
         live,
