@@ -1,11 +1,50 @@
 //! The decision on one request: forward it, or answer it here.
+//!
+//! Everything that keeps a protected service safe is in this module, so that the tower
+//! [`GateLayer`] alone is as safe as the whole proxy: routing by the strictest reading, identity,
+//! tokens and their owners, stripping and setting identity headers, and the answers.
 
+pub mod answer;
+pub mod credentials;
+mod entry;
+mod failure;
+pub mod headers;
+mod layer;
+pub mod metrics;
+mod preflight;
+mod request;
+mod service;
+
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::request::Parts;
+use http::{Response, StatusCode};
 
-use crate::route::Route;
+use crate::clock::Clock;
+use crate::identity::cookie::VisitorCookies;
+use crate::identity::client_address::{Client, Connection, TrustedProxies};
+use crate::identity::{Chain, Identities, IdentityRequest};
+use crate::page::Page;
+use crate::problem::{Code, Problem};
+use crate::queue::settings::Mode;
+use crate::queue::view::{Status, View};
+use crate::queue::{QueueName, UserId, UserSource, UserTag};
+use crate::route::return_target::ReturnTarget;
+use crate::route::{CanonicalTarget, Gated, Matched, Route, RouteRequest, RouteTable, WhenWaiting};
+use crate::store::mirror::{LocalQueue, Mirror, Seen};
+use crate::token::{Claims, Keyring};
+
+use self::credentials::{Carrier, Carriers, Ownership, Presented};
+use self::headers::Passage;
+use self::metrics::{Decision, GateMetrics};
+
+pub use self::entry::Entry;
+pub use self::headers::HeaderEdits;
+pub use self::layer::GateLayer;
+pub use self::request::{Caller, Navigation, Site};
+pub use self::service::GateService;
 
 /// What happens to a request.
 #[derive(Debug)]
@@ -27,36 +66,439 @@ pub struct Forward {
     pub target: String,
     /// Changes to the request's headers.
     pub request: HeaderEdits,
-    /// Changes to the response's headers.
-    pub response: HeaderEdits,
-    /// Address of the client as far as it is known, for forwarding headers and logs.
-    pub client: Option<std::net::IpAddr>,
+    /// What has to happen to the response's headers.
+    pub passage: Passage,
+    /// Who is calling, as far as it is known, for forwarding headers and logs.
+    pub client: Client,
 }
 
-/// Changes to a set of headers: removals first, then what is set, then what is added.
-#[derive(Clone, Debug, Default)]
-pub struct HeaderEdits {
-    /// Names that must not go on.
-    pub remove: Vec<HeaderName>,
-    /// Names that get exactly one value.
-    pub set: Vec<(HeaderName, HeaderValue)>,
-    /// Values added to what is there, such as `Set-Cookie`.
-    pub append: Vec<(HeaderName, HeaderValue)>,
+/// What the gate is made of.
+pub struct GateParts {
+    /// All routes.
+    pub routes: Arc<RouteTable>,
+    /// Who is calling.
+    pub chain: Arc<Chain>,
+    /// The identity sources of queues that do not name their own, in order.
+    pub sources: Vec<UserSource>,
+    /// This gateway's copy of the queues.
+    pub mirror: Arc<Mirror>,
+    /// Keys of the tokens.
+    pub keyring: Keyring,
+    /// Salt of the user tags; one per store.
+    pub user_salt: [u8; 32],
+    /// Whose forwarding headers are believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Origins of this site.
+    pub public_origins: Vec<String>,
+    /// How tokens travel.
+    pub carriers: Carriers,
+    /// The waiting room page.
+    pub page: Page,
+    /// The reserved path prefix.
+    pub prefix: String,
+    /// The gateway's clock.
+    pub clock: Arc<dyn Clock>,
+    /// What is counted.
+    pub metrics: GateMetrics,
 }
 
-impl HeaderEdits {
-    /// Makes the changes.
-    pub fn apply(&self, headers: &mut HeaderMap) {
-        for name in &self.remove {
-            headers.remove(name);
-        }
-        for (name, value) in &self.set {
-            headers.insert(name, value.clone());
-        }
-        for (name, value) in &self.append {
-            headers.append(name, value.clone());
-        }
+/// The gate.
+pub struct Gate {
+    parts: GateParts,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("prefix", &self.parts.prefix).finish_non_exhaustive()
     }
 }
 
-// impl Gate { pub async fn judge(&self, parts: &http::request::Parts, connection: &Connection) -> Verdict }
+impl Gate {
+    /// A gate of these parts.
+    #[must_use]
+    pub const fn new(parts: GateParts) -> Self {
+        Self { parts }
+    }
+
+    /// This gateway's copy of the queues.
+    #[must_use]
+    pub fn mirror(&self) -> &Mirror {
+        &self.parts.mirror
+    }
+
+    /// The waiting room page.
+    #[must_use]
+    pub const fn page(&self) -> &Page {
+        &self.parts.page
+    }
+
+    /// The cookies of anonymous visitors.
+    #[must_use]
+    pub fn visitors(&self) -> &VisitorCookies {
+        self.parts.chain.visitors()
+    }
+
+    /// The reserved path prefix.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.parts.prefix
+    }
+
+    /// How tokens travel.
+    #[must_use]
+    pub const fn carriers(&self) -> &Carriers {
+        &self.parts.carriers
+    }
+
+    /// Origins of this site.
+    #[must_use]
+    pub fn public_origins(&self) -> &[String] {
+        &self.parts.public_origins
+    }
+
+    /// Decides on one request. `parts.uri` is the target as it came; its body is not looked at.
+    pub async fn judge(&self, parts: &Parts, connection: &Connection) -> Verdict {
+        let caller = self.caller(parts, connection);
+        let target = parts.uri.to_string();
+        let request = RouteRequest {
+            method: preflight::judged_method(parts).unwrap_or(&parts.method),
+            target: &target,
+            host: caller.host(),
+        };
+        let matched = match self.parts.routes.resolve(&request) {
+            Ok(matched) => matched,
+            Err(error) => {
+                return self.refuse(None, Problem::new(Code::BadRequest).with_detail(error.to_string()));
+            }
+        };
+        let parameter = matched.queue_parameter();
+        let (route, target, bypassed) = match matched {
+            Matched::Reserved { .. } => return Verdict::Api,
+            Matched::Nothing { .. } => {
+                return self.refuse(None, Problem::new(Code::NotFound));
+            }
+            Matched::Route { route, target, bypassed, .. } => (route, target, bypassed),
+        };
+        if let Some(answer) = preflight::answer(parts, &route) {
+            return Verdict::Answer(answer);
+        }
+        let visit = Visit { parts, caller, route: Arc::clone(&route), target };
+        let Some(gated) = route.gated.as_ref().filter(|_| !bypassed) else {
+            return self.forward(visit, None, None);
+        };
+        let name = match parameter {
+            Ok(value) => gated.queue.instance(value.as_deref()),
+            Err(_) => None,
+        };
+        let Some(name) = name else {
+            let problem = Problem::new(Code::BadRequest)
+                .with_detail("the address does not name a queue of this route");
+            return self.refuse(None, problem);
+        };
+        match self.parts.mirror.queue(&name).await {
+            Ok(Some(queue)) => self.judge_gated(visit, gated, &queue).await,
+            Ok(None) => {
+                self.refuse(None, Problem::new(Code::QueueNotFound).with_queue(&name))
+            }
+            Err(_) => {
+                let problem = Problem::new(Code::StoreUnavailable).with_queue(&name);
+                self.refuse(None, problem.with_retry_after(2))
+            }
+        }
+    }
+
+    async fn judge_gated(&self, visit: Visit<'_>, gated: &Gated, queue: &LocalQueue) -> Verdict {
+        if queue.settings().mode == Mode::PassAll {
+            return self.forward(visit, Some((queue, Decision::Open)), None);
+        }
+        let presented =
+            self.parts.carriers.presented(&self.parts.keyring, queue.name(), &visit.parts.headers, visit.caller.https());
+        let (claims, carrier) = match presented {
+            Presented::Token { claims, carrier } => (claims, carrier),
+            Presented::Malformed | Presented::Forged => {
+                return self.refuse(Some(queue), Problem::new(Code::TokenInvalid).with_queue(queue.name()));
+            }
+            Presented::Conflict => {
+                return self.refuse(Some(queue), Problem::new(Code::TokenConflict).with_queue(queue.name()));
+            }
+            Presented::Nothing | Presented::Foreign => {
+                return self.without_token(visit, gated, queue, Code::QueueTokenRequired).await;
+            }
+        };
+        let identities = self.identities(&visit.caller, visit.parts, queue);
+        let owner = match self.ownership(&claims, &identities, queue) {
+            Ownership::Proven(owner) => owner,
+            Ownership::Unproven => {
+                return self.without_token(visit, gated, queue, Code::QueueTokenRequired).await;
+            }
+            Ownership::Foreign => {
+                if visit.caller.navigation() == Navigation::No || carrier == Carrier::Header {
+                    let problem = Problem::new(Code::TokenOwnerNotMatch).with_queue(queue.name());
+                    return self.refuse(Some(queue), problem);
+                }
+                return self.without_token(visit, gated, queue, Code::TokenOwnerNotMatch).await;
+            }
+        };
+        match queue.pass(&claims).await {
+            Ok(Seen::Active { place, until }) => {
+                let passage = Passage::active(queue, &claims, owner.as_ref(), place, until, carrier);
+                self.forward(visit, Some((queue, Decision::Pass)), Some(passage))
+            }
+            Ok(seen @ Seen::Waiting { .. }) => {
+                self.wait(&visit, gated, queue, &queue.view(seen), None)
+            }
+            Ok(Seen::Gone(gone)) => {
+                let code = answer::code_of(gone);
+                self.without_token(visit, gated, queue, code).await
+            }
+            Err(error) => self.store_away(visit, gated, queue, Some((&claims, owner.as_ref(), carrier)), &error),
+        }
+    }
+
+    /// A request whose token, if any, is of no use: enter it, or refuse it with `code`.
+    async fn without_token(
+        &self,
+        visit: Visit<'_>,
+        gated: &Gated,
+        queue: &LocalQueue,
+        code: Code,
+    ) -> Verdict {
+        if code == Code::QueueClosed {
+            return self.wait(&visit, gated, queue, &queue.view_of(Status::Closed), None);
+        }
+        let enters = gated.auto_enter
+            && gated.when_waiting != WhenWaiting::Reject
+            && visit.caller.navigation() == Navigation::Yes;
+        if !enters {
+            return self.wait_or_refuse(&visit, gated, queue, code);
+        }
+        let identities = self.identities(&visit.caller, visit.parts, queue);
+        match self.enter(queue, &identities).await {
+            Ok(Entry::Placed { claims, user, seen, .. }) => {
+                let user = user.as_ref();
+                let seen = if matches!(seen, Seen::Active { .. }) {
+                    match queue.pass(&claims).await {
+                        Ok(seen) => seen,
+                        Err(error) => {
+                            let proof = Some((&claims, user, Carrier::Cookie));
+                            return self.store_away(visit, gated, queue, proof, &error);
+                        }
+                    }
+                } else {
+                    seen
+                };
+                if let Seen::Active { place, until } = seen {
+                    let passage =
+                        Passage::active(queue, &claims, user, place, until, Carrier::Cookie);
+                    return self.forward(visit, Some((queue, Decision::Pass)), Some(passage));
+                }
+                self.wait(&visit, gated, queue, &queue.view(seen), Some(&claims))
+            }
+            Ok(Entry::NeedsVisitor) => self.invite(&visit, gated, queue),
+            Ok(Entry::Nobody) => {
+                self.refuse(Some(queue), Problem::new(Code::Unauthenticated).with_queue(queue.name()))
+            }
+            Ok(Entry::Refused(status)) => {
+                self.wait(&visit, gated, queue, &queue.view_of(status), None)
+            }
+            Err(error) => self.store_away(visit, gated, queue, None, &error),
+        }
+    }
+
+    /// Sends an unknown visitor off with a cookie: the place is taken when it comes back.
+    fn invite(&self, visit: &Visit<'_>, gated: &Gated, queue: &LocalQueue) -> Verdict {
+        let (_, cookie) = self.parts.chain.visitors().issue(visit.caller.https());
+        let mut response = match gated.when_waiting {
+            WhenWaiting::Redirect => self.to_page(visit, queue, true),
+            WhenWaiting::Page | WhenWaiting::Reject => {
+                self.inline_page(visit, gated, &queue.view_of(Status::Joining))
+            }
+        };
+        response.headers_mut().append(http::header::SET_COOKIE, cookie);
+        self.parts.metrics.count(queue, Decision::Wait);
+        Verdict::Answer(response)
+    }
+
+    /// Navigations get the waiting room as the route says; everything else gets the refusal that
+    /// belongs to the view.
+    fn wait(
+        &self,
+        visit: &Visit<'_>,
+        gated: &Gated,
+        queue: &LocalQueue,
+        view: &View,
+        entered: Option<&Claims>,
+    ) -> Verdict {
+        let navigates = visit.caller.navigation() != Navigation::No;
+        let mut response = match gated.when_waiting {
+            WhenWaiting::Redirect if navigates => self.to_page(visit, queue, false),
+            WhenWaiting::Page if navigates => self.inline_page(visit, gated, view),
+            _ => answer::refusal(self.prefix(), view).with_status(gated.refuse_status).into_response(),
+        };
+        if let Some(claims) = entered {
+            self.add_token_cookie(&mut response, visit.parts, queue, claims, visit.caller.https());
+        }
+        answer::harden(response.headers_mut());
+        self.parts.metrics.count(queue, Decision::Wait);
+        Verdict::Answer(response)
+    }
+
+    /// As [`Gate::wait`] for who holds no usable token and is not entered here.
+    fn wait_or_refuse(
+        &self,
+        visit: &Visit<'_>,
+        gated: &Gated,
+        queue: &LocalQueue,
+        code: Code,
+    ) -> Verdict {
+        let navigates = visit.caller.navigation() != Navigation::No;
+        let response = match gated.when_waiting {
+            WhenWaiting::Redirect if navigates => self.to_page(visit, queue, false),
+            WhenWaiting::Page if navigates => {
+                self.inline_page(visit, gated, &queue.view_of(Status::Joining))
+            }
+            _ => {
+                let problem = answer::with_links(Problem::new(code), self.prefix(), queue.name());
+                let secs = queue.view_of(Status::Over).retry_after_secs();
+                problem.with_status(gated.refuse_status).with_retry_after(secs).into_response()
+            }
+        };
+        self.parts.metrics.count(queue, Decision::Wait);
+        Verdict::Answer(answer::hardened(response))
+    }
+
+    /// 303 to the waiting room page, to come back here afterwards.
+    fn to_page(&self, visit: &Visit<'_>, queue: &LocalQueue, joining: bool) -> Response<Bytes> {
+        let back = ReturnTarget::of(&visit.target);
+        let location = answer::page_location(self.prefix(), queue.name(), back.as_ref(), joining);
+        answer::see_other(&location)
+    }
+
+    fn inline_page(&self, visit: &Visit<'_>, gated: &Gated, view: &View) -> Response<Bytes> {
+        let context = crate::page::PageContext {
+            status: gated.page_status,
+            page_url: visit.target.as_str(),
+            return_target: None,
+        };
+        self.parts.page.render(view, &context)
+    }
+
+    fn forward(
+        &self,
+        visit: Visit<'_>,
+        decision: Option<(&LocalQueue, Decision)>,
+        passage: Option<Passage>,
+    ) -> Verdict {
+        let mut passage = passage.unwrap_or_default();
+        passage.prepare(
+            &self.parts.keyring,
+            &self.parts.carriers,
+            visit.caller.https(),
+        );
+        let request = passage.request_edits(&self.parts.carriers, &visit.route, &visit.parts.headers);
+        if let Some((queue, decision)) = decision {
+            self.parts.metrics.count(queue, decision);
+        }
+        Verdict::Forward(Box::new(Forward {
+            route: visit.route,
+            target: visit.target.into_string(),
+            request,
+            passage,
+            client: visit.caller.client,
+        }))
+    }
+
+    fn refuse(&self, queue: Option<&LocalQueue>, problem: Problem) -> Verdict {
+        if let Some(queue) = queue {
+            self.parts.metrics.count(queue, Decision::Refuse);
+        }
+        Verdict::Answer(answer::hardened(problem.into_response()))
+    }
+
+    /// Who is calling over which connection.
+    #[must_use]
+    pub fn caller(&self, parts: &Parts, connection: &Connection) -> Caller {
+        let trusted = self.parts.trusted_proxies.trusts(connection);
+        let client = Client::resolve(&parts.headers, connection, &self.parts.trusted_proxies);
+        Caller::new(parts, client, trusted, &self.parts.public_origins)
+    }
+
+    /// The verified identities of a request, by the queue's sources.
+    #[must_use]
+    pub fn identities(&self, caller: &Caller, parts: &Parts, queue: &LocalQueue) -> Identities {
+        let request = IdentityRequest {
+            headers: &parts.headers,
+            trusted_peer: caller.trusted_peer,
+            https: caller.https(),
+            query: parts.uri.query(),
+            now: self.parts.clock.now(),
+        };
+        self.parts.chain.identify(&request, Some(self.sources(queue)))
+    }
+
+    /// The identity sources of a queue.
+    #[must_use]
+    pub fn sources<'a>(&'a self, queue: &'a LocalQueue) -> &'a [UserSource] {
+        queue.identity().unwrap_or(&self.parts.sources)
+    }
+
+    /// Whether a token is the caller's.
+    #[must_use]
+    pub fn ownership(
+        &self,
+        claims: &Claims,
+        identities: &Identities,
+        queue: &LocalQueue,
+    ) -> Ownership {
+        credentials::ownership(claims, identities, self.sources(queue), &self.parts.user_salt)
+    }
+
+    /// The tag of a user in this store.
+    #[must_use]
+    pub fn tag(&self, user: &UserId) -> UserTag {
+        UserTag::of(user, &self.parts.user_salt)
+    }
+
+    /// The token of these claims, as text.
+    #[must_use]
+    pub fn sign(&self, queue: &QueueName, claims: &Claims) -> String {
+        self.parts.keyring.sign(queue, claims)
+    }
+
+    /// What the request presents for `queue`.
+    #[must_use]
+    pub fn presented(&self, parts: &Parts, caller: &Caller, queue: &QueueName) -> Presented {
+        self.parts.carriers.presented(&self.parts.keyring, queue, &parts.headers, caller.https())
+    }
+
+    /// Adds the token cookie of `queue` to an answer, and clears the oldest of too many.
+    pub fn add_token_cookie(
+        &self,
+        response: &mut Response<Bytes>,
+        parts: &Parts,
+        queue: &LocalQueue,
+        claims: &Claims,
+        https: bool,
+    ) {
+        let text = self.sign(queue.name(), claims);
+        self.parts.carriers.set_cookie(
+            response.headers_mut(),
+            &parts.headers,
+            queue.name(),
+            &text,
+            https,
+        );
+    }
+}
+
+/// One request on its way through the gate.
+struct Visit<'a> {
+    parts: &'a Parts,
+    caller: Caller,
+    route: Arc<Route>,
+    target: CanonicalTarget,
+}
+
+/// Status of an inline page where a route says nothing: the shop is there, but not for everybody.
+pub const DEFAULT_PAGE_STATUS: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+

@@ -82,7 +82,9 @@ mod tests {
         assert_eq!((heard.epoch, heard.first, heard.gateway), (7, 64, 1));
         let mut numbers = Vec::new();
         for (at, byte) in heard.bits.iter().enumerate() {
-            numbers.extend((0..8).filter(|bit| byte >> (7 - bit) & 1 == 1).map(|bit| 64 + at * 8 + bit));
+            numbers.extend(
+                (0..8).filter(|bit| byte >> (7 - bit) & 1 == 1).map(|bit| 64 + at * 8 + bit),
+            );
         }
         assert_eq!(numbers, [64, 71, 9000]);
         assert_eq!(heartbeats.turn(9, 70, 1).unwrap().bits, Vec::<u8>::new());

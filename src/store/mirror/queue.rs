@@ -186,7 +186,8 @@ impl LocalQueue {
             }
             _ => {}
         }
-        if let Entered::Waiting(place, _) | Entered::Late(place) | Entered::Active { place, .. } = one
+        if let Entered::Waiting(place, _) | Entered::Late(place) | Entered::Active { place, .. } =
+            one
         {
             self.forget_answers(place.seq, user);
         }
@@ -216,7 +217,7 @@ impl LocalQueue {
         if let Some(seen) = self.answer_locally(claims) {
             return Ok(seen);
         }
-        self.ask(claims.owner, claims.place.seq, Purpose::Poll).await
+        self.ask(claims.owner, Some(claims.place.seq), Purpose::Poll).await
     }
 
     /// Whether the holder of a verified token may pass now. The first pass claims the place.
@@ -228,20 +229,28 @@ impl LocalQueue {
         if let Some(seen) = self.answer_locally(claims) {
             return Ok(seen);
         }
-        self.ask(claims.owner, claims.place.seq, Purpose::Pass).await
+        self.ask(claims.owner, Some(claims.place.seq), Purpose::Pass).await
     }
 
     /// The live place of `user`, if there is one, for who asks without a token.
     ///
     /// # Errors
     /// The store's error.
-    pub async fn lookup(&self, user: UserTag) -> Result<Versioned<Seen>, StoreError> {
+    pub async fn lookup(&self, user: UserTag) -> Result<Seen, StoreError> {
+        self.touch();
+        self.ask(user, None, Purpose::Poll).await
+    }
+
+    /// As [`LocalQueue::pass`] for who has no token but is known by other means.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn pass_user(&self, user: UserTag) -> Result<Seen, StoreError> {
         self.touch();
         self.check_store()?;
-        let found = self.store.standing(&self.name, user, None, Purpose::Poll).await?;
-        let (version, incarnation, at) = (found.version, found.incarnation, found.at);
-        self.remember(user, found.value, at);
-        Ok(Versioned { version, incarnation, at, value: self.seen(found.value) })
+        let found = self.store.standing(&self.name, user, None, Purpose::Pass).await?;
+        self.remember(user, found.value, found.at);
+        Ok(self.seen(found.value))
     }
 
     /// Ends the place of `user`; with `seq` only if that is the place.
@@ -252,11 +261,10 @@ impl LocalQueue {
         self.touch();
         self.check_store()?;
         let left = self.store.leave(&self.name, user, seq).await?;
-        if let Some(seq) = seq {
-            self.leases.remove(seq.0);
-            self.left.write().insert(seq.0, left.version);
-            self.forget_answers(seq, user);
-        }
+        let seq = seq.unwrap_or(Seq(0));
+        self.leases.remove(seq.0);
+        self.left.write().insert(seq.0, left.version);
+        self.forget_answers(seq, user);
         Ok(left.value)
     }
 
@@ -387,10 +395,16 @@ impl LocalQueue {
 
     /// Asks the store about one number; concurrent and repeated questions within a second share
     /// one answer. Active places are remembered as leases instead, which a revocation ends.
-    async fn ask(&self, user: UserTag, seq: Seq, purpose: Purpose) -> Result<Seen, StoreError> {
-        let key = (seq.0, user, purpose);
+    async fn ask(
+        &self,
+        user: UserTag,
+        seq: Option<Seq>,
+        purpose: Purpose,
+    ) -> Result<Seen, StoreError> {
+        // No number is 0: it stands for "whatever place the user has".
+        let key = (seq.map_or(0, |seq| seq.0), user, purpose);
         loop {
-            if let Some(seen) = self.leased(user, seq, purpose) {
+            if let Some(seen) = seq.and_then(|seq| self.leased(user, seq, purpose)) {
                 return Ok(seen);
             }
             match self.answers.get_value_or_guard_async(&key).await {
@@ -402,7 +416,7 @@ impl LocalQueue {
                 }
                 Err(guard) => {
                     self.check_store()?;
-                    let found = self.store.standing(&self.name, user, Some(seq), purpose).await?;
+                    let found = self.store.standing(&self.name, user, seq, purpose).await?;
                     self.remember(user, found.value, found.at);
                     if !matches!(found.value, Standing::Active { .. }) {
                         // Refused only if somebody else has just put an answer there.
@@ -460,8 +474,10 @@ impl LocalQueue {
     }
 
     fn forget_answers(&self, seq: Seq, user: UserTag) {
-        for purpose in [Purpose::Poll, Purpose::Pass] {
-            self.answers.remove(&(seq.0, user, purpose));
+        for (seq, purpose) in
+            [(seq.0, Purpose::Poll), (seq.0, Purpose::Pass), (0, Purpose::Poll)]
+        {
+            self.answers.remove(&(seq, user, purpose));
         }
     }
 

@@ -1,0 +1,89 @@
+//! `POST {prefix}/{queue}/enter`: a place in line, or the place the user has already.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::header::SET_COOKIE;
+use http::{Request, Response, StatusCode};
+
+use crate::gate::{Entry, Site};
+use crate::problem::{Code, Problem};
+use crate::queue::UserSource;
+use crate::queue::command::Freshness;
+use crate::queue::settings::OnDuplicate;
+
+use super::caller::{Asker, Call, Early, early};
+use super::{Api, answer};
+
+pub(super) async fn serve(
+    State(api): State<Arc<Api>>,
+    Path(queue): Path<String>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let (parts, _) = request.into_parts();
+    let entered = async {
+        let call = api.call(&queue, &parts).await?;
+        enter(&api, &call).await
+    };
+    entered.await.unwrap_or_else(|response| *response)
+}
+
+async fn enter(api: &Api, call: &Call<'_>) -> Result<Response<Body>, Early> {
+    let site = api.check_site(call)?;
+    let queue = &call.queue;
+    let mut visitor_cookie = None;
+    let entry = match (call.identities.first(), api.asker(call)) {
+        (Some(user), _) => api.gate.enter_user(queue, user).await,
+        // A visitor without cookies is known by the token alone.
+        (None, Ok(Asker::Token { claims, .. })) => {
+            api.gate.enter_tag(queue, claims.source, claims.owner, None).await
+        }
+        (None, _) if api.gate.sources(queue).contains(&UserSource::Visitor) => {
+            let (user, cookie) = api.gate.visitors().issue(call.caller.https());
+            visitor_cookie = Some(cookie);
+            api.gate.enter_user(queue, &user).await
+        }
+        (None, _) => {
+            return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));
+        }
+    };
+    let entry = entry.map_err(|error| Box::new(answer::store_away(&error)))?;
+    let (claims, seen, freshness) = match entry {
+        Entry::Placed { claims, seen, freshness, .. } => (claims, seen, freshness),
+        Entry::Refused(status) => {
+            let view = queue.view_of(status);
+            return Err(Box::new(answer::problem(api.refusal(&view))));
+        }
+        Entry::NeedsVisitor | Entry::Nobody => {
+            return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));
+        }
+    };
+    let known = freshness == Freshness::Known;
+    if known && queue.settings().on_duplicate == OnDuplicate::Reject {
+        return Err(early(Problem::new(Code::AlreadyQueued).with_queue(queue.name())));
+    }
+    let status = if known { StatusCode::OK } else { StatusCode::CREATED };
+    let token = api.gate.sign(queue.name(), &claims);
+    let mut response = api.place(status, &queue.view(seen), Some(&token));
+    if site == Site::Own {
+        let https = call.caller.https();
+        api.gate.add_token_cookie(&mut response, call.parts, queue, &claims, https);
+        response.headers_mut().extend(visitor_cookie.map(|cookie| (SET_COOKIE, cookie)));
+    }
+    Ok(response.map(Body::from))
+}
+
+impl Api {
+    /// Where an unsafe call comes from. Calls that a browser makes for another site are refused
+    /// before anybody's identity is used.
+    pub(super) fn check_site(&self, call: &Call<'_>) -> Result<Site, Early> {
+        let public = self.gate.public_origins();
+        let site = call.caller.site(&call.parts.headers, public, &self.settings.cors_origins);
+        if site == Site::Foreign {
+            let problem = Problem::new(Code::Forbidden).with_detail("a call from another site");
+            return Err(early(problem));
+        }
+        Ok(site)
+    }
+}

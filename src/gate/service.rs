@@ -1,0 +1,93 @@
+//! The gate as a tower service around another one.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{Request, Response};
+use http_body_util::{Either, Full};
+use tower::Service;
+
+use crate::identity::client_address::Connection;
+use crate::problem::{Code, Problem};
+
+use super::{Gate, Verdict, answer};
+
+/// A service behind the gate: it sees only requests that may pass, with their canonical target and
+/// the gateway's identity headers, and the requests of the queue API below the gate's prefix.
+///
+/// The connection is taken from the request's extensions ([`Connection`]); a request without it
+/// comes from nobody who is trusted.
+#[derive(Clone, Debug)]
+pub struct GateService<S> {
+    gate: Arc<Gate>,
+    inner: S,
+}
+
+impl<S> GateService<S> {
+    /// `inner` behind `gate`.
+    pub const fn new(gate: Arc<Gate>, inner: S) -> Self {
+        Self { gate, inner }
+    }
+}
+
+type Answer<B> = Response<Either<B, Full<Bytes>>>;
+
+impl<S, B, R> Service<Request<B>> for GateService<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+    R: Send + 'static,
+{
+    type Response = Answer<R>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let gate = Arc::clone(&self.gate);
+        // The service that was polled ready is the one to call.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            let unknown = Connection { peer: Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), tls: false };
+            let connection = parts.extensions.get::<Connection>().copied().unwrap_or(unknown);
+            let forward = match gate.judge(&parts, &connection).await {
+                Verdict::Answer(response) => return Ok(response.map(Full::new).map(Either::Right)),
+                Verdict::Api => {
+                    let response = inner.call(Request::from_parts(parts, body)).await?;
+                    return Ok(response.map(Either::Left));
+                }
+                Verdict::Forward(forward) => forward,
+            };
+            forward.request.apply(&mut parts.headers);
+            let mut uri = parts.uri.into_parts();
+            match PathAndQuery::try_from(forward.target.as_str()) {
+                Ok(target) => uri.path_and_query = Some(target),
+                Err(_) => return Ok(bad_target()),
+            }
+            match http::Uri::from_parts(uri) {
+                Ok(uri) => parts.uri = uri,
+                Err(_) => return Ok(bad_target()),
+            }
+            let mut response = inner.call(Request::from_parts(parts, body)).await?;
+            forward.passage.response_edits(response.headers()).apply(response.headers_mut());
+            Ok(response.map(Either::Left))
+        })
+    }
+}
+
+fn bad_target<B>() -> Answer<B> {
+    let response = answer::hardened(Problem::new(Code::BadRequest).into_response());
+    response.map(Full::new).map(Either::Right)
+}
