@@ -16,11 +16,14 @@
 pub mod admin;
 pub mod api;
 pub mod clock;
+pub mod gate;
 pub mod identity;
 pub mod page;
 pub mod problem;
 pub mod proxy;
 pub mod queue;
 pub mod store;
+pub mod route;
+pub mod server;
 pub mod telemetry;
 pub mod token;

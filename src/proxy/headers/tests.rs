@@ -1,0 +1,163 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::proxy::drain::Drain;
+use crate::proxy::metrics::Metrics;
+
+fn request(headers: &[(&str, &str)]) -> RequestHeader {
+    let mut request = RequestHeader::build("GET", b"/as/sent", None).unwrap();
+    for (name, value) in headers {
+        request.append_header((*name).to_owned(), HeaderValue::from_str(value).unwrap()).unwrap();
+    }
+    request
+}
+
+fn context(peer: Option<&str>, trusted: bool) -> Context {
+    let mut context = Context::new(Drain::default().enter(), Metrics::default().enter_request());
+    context.connection.peer = peer.map(|peer| peer.parse().unwrap());
+    context.trusted = trusted;
+    context.forward = Some(Box::new(crate::gate::Forward {
+        route: Arc::new(test_route()),
+        target: "/as/judged?q=1".into(),
+        request: HeaderEdits::default(),
+        response: HeaderEdits::default(),
+        client: None,
+    }));
+    context
+}
+
+fn prepared(sent: &RequestHeader, context: &Context) -> RequestHeader {
+    let mut request = sent.clone();
+    let networks = if context.trusted { vec!["10.0.0.0/8".parse().unwrap()] } else { Vec::new() };
+    let trusted = TrustedProxies { networks, unix: false };
+    prepare_request(&mut request, sent, context, &trusted).unwrap();
+    request
+}
+
+fn all<'a>(request: &'a RequestHeader, name: &str) -> Vec<&'a str> {
+    request.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+}
+
+#[test]
+fn the_judged_target_is_sent() {
+    let sent = request(&[("host", "shop.example")]);
+    let request = prepared(&sent, &context(Some("203.0.113.9"), false));
+    assert_eq!(request.raw_path(), b"/as/judged?q=1");
+    assert_eq!(all(&request, "host"), ["shop.example"]);
+}
+
+#[test]
+fn claims_of_an_untrusted_peer_are_removed_in_every_spelling() {
+    let sent = request(&[
+        ("host", "shop.example"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("X_Forwarded_For", "10.0.0.1"),
+        ("x.forwarded.for", "10.0.0.1"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "evil.example"),
+        ("x-forwarded-uri", "/open"),
+        ("x-forwarded-prefix", "/a"),
+        ("x-original-url", "/open"),
+        ("x_original_url", "/open"),
+        ("x-rewrite-url", "/open"),
+        ("x-http-method-override", "DELETE"),
+        ("x-real-ip", "10.0.0.1"),
+        ("forwarded", "for=10.0.0.1"),
+        ("accept", "text/html"),
+    ]);
+    let request = prepared(&sent, &context(Some("203.0.113.9"), false));
+    assert_eq!(all(&request, "x-forwarded-for"), ["203.0.113.9"]);
+    assert_eq!(all(&request, "x-forwarded-proto"), ["http"]);
+    assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
+    assert_eq!(all(&request, "forwarded"), ["for=203.0.113.9;proto=http;host=\"shop.example\""]);
+    assert_eq!(all(&request, "accept"), ["text/html"]);
+    let mut names: Vec<_> = request.headers.keys().map(HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "accept",
+            "forwarded",
+            "host",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-request-id"
+        ]
+    );
+}
+
+#[test]
+fn a_trusted_peer_is_believed_as_far_back_as_the_client() {
+    let sent = request(&[
+        ("host", "inner"),
+        ("x-forwarded-for", "1.1.1.1, 198.51.100.7"),
+        ("x-forwarded-for", "10.0.0.2"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "shop.example"),
+        ("x-forwarded-port", "443"),
+        ("x_forwarded_for", "6.6.6.6"),
+    ]);
+    let request = prepared(&sent, &context(Some("10.0.0.1"), true));
+    assert_eq!(all(&request, "x-forwarded-for"), ["198.51.100.7, 10.0.0.2, 10.0.0.1"]);
+    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
+    assert_eq!(all(&request, "x-forwarded-port"), ["443"]);
+    assert!(all(&request, "x_forwarded_for").is_empty());
+    assert_eq!(
+        all(&request, "forwarded"),
+        ["for=198.51.100.7;proto=https;host=\"shop.example\", for=10.0.0.2, for=10.0.0.1"]
+    );
+}
+
+#[test]
+fn a_host_that_could_break_a_header_is_left_out() {
+    let sent = request(&[("host", "a\"b;c")]);
+    let request = prepared(&sent, &context(Some("2001:db8::1"), false));
+    assert!(all(&request, "x-forwarded-host").is_empty());
+    assert_eq!(all(&request, "forwarded"), ["for=\"[2001:db8::1]\";proto=http"]);
+}
+
+#[test]
+fn a_unix_peer_has_no_address() {
+    let sent = request(&[("host", "shop.example")]);
+    let request = prepared(&sent, &context(None, false));
+    assert!(all(&request, "x-forwarded-for").is_empty());
+    assert_eq!(all(&request, "forwarded"), ["for=unknown;proto=http;host=\"shop.example\""]);
+}
+
+#[test]
+fn the_gates_changes_come_after_the_clients_headers() {
+    let sent = request(&[("host", "a"), ("x-queue-user", "admin"), ("cookie", "a=b")]);
+    let mut context = context(Some("203.0.113.9"), false);
+    if let Some(forward) = context.forward.as_mut() {
+        forward.request.remove.push(HeaderName::from_static("cookie"));
+        let user = (HeaderName::from_static("x-queue-user"), HeaderValue::from_static("alice"));
+        forward.request.set.push(user);
+    }
+    let request = prepared(&sent, &context);
+    assert_eq!(all(&request, "x-queue-user"), ["alice"]);
+    assert!(all(&request, "cookie").is_empty());
+}
+
+#[test]
+fn a_request_id_is_taken_only_if_it_can_stand_in_a_log_line() {
+    let given = |values: &[&str]| {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(REQUEST_ID, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        given_request_id(&headers).map(|id| id.to_str().unwrap().to_owned())
+    };
+    assert_eq!(given(&["0190-abc_D.e~f+/="]).as_deref(), Some("0190-abc_D.e~f+/="));
+    assert_eq!(given(&["a", "b"]), None);
+    assert_eq!(given(&[""]), None);
+    assert_eq!(given(&["a b"]), None);
+    assert_eq!(given(&["é"]), None);
+    assert_eq!(given(&[&"a".repeat(129)]), None);
+}
+
+/// A route; only its upstream matters here.
+fn test_route() -> crate::route::Route {
+    crate::route::Route { upstream: "shop".into() }
+}
