@@ -398,6 +398,7 @@ impl Line {
         if self.judged_epoch >= current {
             return Reaped::Already;
         }
+        self.heartbeats.forget_before(current.saturating_sub(silent + 1));
         if !self.heartbeats.complete(current, silent) {
             return Reaped::Incomplete;
         }
@@ -414,7 +415,6 @@ impl Line {
                 }
             }
         }
-        self.heartbeats.forget_before(current.saturating_sub(silent + 1));
         if absent > 0 {
             self.live -= absent;
             self.versions.gone += 1;

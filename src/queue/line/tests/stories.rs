@@ -515,6 +515,23 @@ fn heartbeats_from_the_future_or_from_long_ago_are_ignored() {
     assert_eq!(story.next_epoch(&[]), Reaped::Incomplete);
 }
 
+/// Signs of life piled up for as long as one epoch in three went unreported.
+#[test]
+fn signs_of_life_do_not_pile_up_while_no_judgement_is_possible() {
+    let mut story = story(0, |settings| settings.waiting_ttl = Duration::from_secs(60));
+    story.line_up(1..=1);
+    for round in 0..300 {
+        if round % 2 == 0 {
+            assert_eq!(story.next_epoch(&[1]), Reaped::Incomplete);
+        } else {
+            story.wait(EPOCH_MS);
+            assert_eq!(story.line.reap(story.now()), Reaped::Incomplete);
+        }
+        story.line_up(round + 2..=round + 2);
+    }
+    assert!(story.line.heartbeats.epochs() <= 5, "{}", story.line.heartbeats.epochs());
+}
+
 // Time.
 
 #[test]
