@@ -1,10 +1,11 @@
 //! Stories and properties of one line.
 //!
 //! The stories say one promise each; the properties run random commands on the line and on a naive
-//! list of people and compare every answer.
+//! list of people and compare every answer; the sale replays twenty thousand shoppers.
 
 mod model;
 mod properties;
+mod sale;
 mod stories;
 
 use super::*;
@@ -20,10 +21,11 @@ fn user(n: u64) -> UserTag {
 /// What must hold between any two commands, whatever they were.
 fn check_invariants(line: &Line) -> Result<(), String> {
     let now = line.last_now;
-    let gone = |seq: u64| line.gone.clone().set(seq - line.base, false);
+    let mut bits = line.gone.clone();
     let holders: HashMap<u64, &Entry> =
         line.users.values().map(|entry| (entry.place.seq.0, entry)).collect();
-    let waiting: Vec<u64> = (line.head..=line.tail).filter(|seq| !gone(*seq)).collect();
+    let waiting: Vec<u64> =
+        (line.head..=line.tail).filter(|seq| !bits.set(seq - line.base, false)).collect();
     let ends: BTreeSet<_> = line.active.iter().map(|(seq, until)| (*until, *seq)).collect();
     let rules = [
         (line.base.is_multiple_of(64) && line.base <= line.head, "the base is behind the head"),

@@ -4,6 +4,7 @@ use super::super::super::settings::{MICRO, Rate};
 use super::*;
 
 /// Somebody who once got a number: the number is the position in the list, from 1.
+#[expect(clippy::struct_excessive_bools, reason = "plain facts that do not depend on each other")]
 #[derive(Clone, Debug)]
 struct Person {
     user: UserTag,
