@@ -18,6 +18,8 @@ struct Epoch {
 pub(crate) struct Heartbeats {
     epochs: BTreeMap<u64, Epoch>,
     tails: BTreeMap<u64, u64>,
+    /// Epochs before this one are forgotten, and stay so.
+    known_from: u64,
 }
 
 impl Heartbeats {
@@ -26,8 +28,12 @@ impl Heartbeats {
         self.tails.entry(epoch).or_insert(tail);
     }
 
-    /// Merges one gateway's signs of life; numbers below `base` or above `tail` are dropped.
+    /// Merges one gateway's signs of life; numbers below `base` or above `tail` are dropped, and so
+    /// is an epoch that has been forgotten: it could only be remembered in part.
     pub(crate) fn merge(&mut self, heartbeat: &Heartbeat, base: u64, tail: u64) {
+        if heartbeat.epoch < self.known_from {
+            return;
+        }
         let epoch = self
             .epochs
             .entry(heartbeat.epoch)
@@ -84,5 +90,88 @@ impl Heartbeats {
     pub(crate) fn forget_before(&mut self, epoch: u64) {
         self.epochs = self.epochs.split_off(&epoch);
         self.tails = self.tails.split_off(&epoch);
+        self.known_from = self.known_from.max(epoch);
+    }
+
+    /// How many epochs are remembered.
+    #[cfg(test)]
+    pub(crate) fn epochs(&self) -> usize {
+        self.epochs.len().max(self.tails.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(epoch: u64, gateway: u64, first: u64, bits: &[u8]) -> Heartbeat {
+        Heartbeat { epoch, gateway, first, bits: bits.to_vec() }
+    }
+
+    #[test]
+    fn signs_of_life_of_several_gateways_and_epochs_add_up() {
+        let mut heartbeats = Heartbeats::default();
+        heartbeats.merge(&heard(10, 1, 64, &[0b1000_0000]), 64, 90);
+        heartbeats.merge(&heard(10, 2, 72, &[0b0000_0001]), 64, 90);
+        heartbeats.merge(&heard(11, 1, 64, &[0b0100_0000, 0, 0b1111_1111]), 64, 90);
+        assert_eq!(heartbeats.heard(64, 87, 12, 2), [0b1100_0000, 1, 0xff]);
+        assert_eq!(heartbeats.heard(72, 87, 12, 2), [1, 0xff]);
+        assert_eq!(heartbeats.heard(64, 87, 12, 1), [0b0100_0000, 0, 0xff]);
+        assert!(heartbeats.heard(96, 90, 12, 2).is_empty());
+    }
+
+    #[test]
+    fn an_epoch_keeps_its_own_base_when_the_queue_moves_on() {
+        let mut heartbeats = Heartbeats::default();
+        heartbeats.merge(&heard(10, 1, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0b1010_0000]), 0, 80);
+        heartbeats.merge(&heard(11, 1, 64, &[0b0100_0000]), 64, 80);
+        assert_eq!(heartbeats.heard(64, 71, 12, 2), [0b1110_0000]);
+    }
+
+    #[test]
+    fn numbers_outside_the_line_take_no_memory() {
+        let mut heartbeats = Heartbeats::default();
+        heartbeats.merge(&heard(10, 1, 1 << 50, &[0xff; 4]), 0, 80);
+        heartbeats.merge(&heard(10, 1, u64::MAX - 7, &[0xff; 4]), 0, 80);
+        assert!(heartbeats.epochs[&10].bits.is_empty());
+    }
+
+    #[test]
+    fn a_gateway_that_stops_reporting_makes_the_last_epoch_incomplete() {
+        let mut heartbeats = Heartbeats::default();
+        for (epoch, gateway) in [(10, 1), (10, 2), (11, 1)] {
+            heartbeats.merge(&heard(epoch, gateway, 0, &[]), 0, 0);
+        }
+        assert!(!heartbeats.complete(12, 2));
+        heartbeats.merge(&heard(11, 2, 0, &[]), 0, 0);
+        assert!(heartbeats.complete(12, 2));
+        assert!(!heartbeats.complete(12, 3), "nobody reported epoch 9");
+        // A gateway that is gone for good is missed once.
+        heartbeats.merge(&heard(12, 1, 0, &[]), 0, 0);
+        assert!(!heartbeats.complete(13, 2));
+        heartbeats.merge(&heard(13, 1, 0, &[]), 0, 0);
+        assert!(heartbeats.complete(14, 2));
+    }
+
+    #[test]
+    fn silence_is_judged_only_for_those_who_were_there_all_the_time() {
+        let mut heartbeats = Heartbeats::default();
+        heartbeats.entering(10, 0);
+        heartbeats.entering(10, 1);
+        heartbeats.entering(12, 2);
+        assert_eq!(heartbeats.judged_up_to(12, 2, 5), 0);
+        assert_eq!(heartbeats.judged_up_to(13, 2, 5), 2);
+        assert_eq!(heartbeats.judged_up_to(15, 2, 5), 5);
+    }
+
+    #[test]
+    fn a_forgotten_epoch_does_not_come_back() {
+        let mut heartbeats = Heartbeats::default();
+        heartbeats.merge(&heard(10, 1, 0, &[0xff]), 0, 7);
+        heartbeats.forget_before(11);
+        heartbeats.merge(&heard(10, 1, 0, &[]), 0, 7);
+        heartbeats.merge(&heard(11, 1, 0, &[]), 0, 7);
+        assert_eq!(heartbeats.epochs(), 1);
+        assert!(!heartbeats.complete(12, 2));
     }
 }

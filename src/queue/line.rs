@@ -35,7 +35,8 @@ pub const REVOCATION_DELAY: Duration = Duration::from_millis(500);
 /// leases.
 pub const REVOCATION_KEPT: Duration = Duration::from_secs(10);
 
-/// Of every five admitted, one comes from the late lane while both lanes have waiters.
+/// Every fifth admission is the late lane's while both lanes have waiters. Turns are counted over
+/// all admissions, not per call: with a slow rate each call admits one.
 const LATE_SHARE: u64 = 5;
 
 /// What the user index knows about one user.
@@ -329,9 +330,10 @@ impl Line {
             return self.answer(Admitted { head: self.head, ..Admitted::default() }, now);
         }
         let late_waiting = self.late.len() as u64;
-        // The late lane gets its share, or whatever the line cannot use.
-        let late_share =
-            budget.div_ceil(LATE_SHARE).max(budget.saturating_sub(self.live)).min(late_waiting);
+        // The late lane gets the turns that fall into this call, or whatever the line cannot use.
+        let turns_before = |admitted: u64| admitted.div_ceil(LATE_SHARE);
+        let turns = turns_before(self.admitted + budget) - turns_before(self.admitted);
+        let late_share = turns.max(budget.saturating_sub(self.live)).min(late_waiting);
         let until = now.plus(self.settings.claim_ttl);
         for _ in 0..late_share {
             if let Some(seq) = self.late.pop_first() {
@@ -396,6 +398,7 @@ impl Line {
         if self.judged_epoch >= current {
             return Reaped::Already;
         }
+        self.heartbeats.forget_before(current.saturating_sub(silent + 1));
         if !self.heartbeats.complete(current, silent) {
             return Reaped::Incomplete;
         }
@@ -412,7 +415,6 @@ impl Line {
                 }
             }
         }
-        self.heartbeats.forget_before(current.saturating_sub(silent + 1));
         if absent > 0 {
             self.live -= absent;
             self.versions.gone += 1;

@@ -43,3 +43,53 @@ impl Marks {
             && self.marks.get(at).is_some_and(|(second, _)| in_grace(*second, now, grace))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(10);
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn each_number_has_its_own_grace_from_the_second_it_was_passed() {
+        let mut marks = Marks::default();
+        marks.record(3, at(1_000), GRACE);
+        marks.record(5, at(1_500), GRACE);
+        marks.record(9, at(4_000), GRACE);
+        for (seq, last) in [(1, 11_999), (4, 11_999), (5, 14_999), (8, 14_999)] {
+            assert!(marks.passed_in_grace(seq, at(last), GRACE), "{seq}");
+            assert!(!marks.passed_in_grace(seq, at(last + 1), GRACE), "{seq}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_were_not_passed_or_passed_long_ago_have_no_grace() {
+        let mut marks = Marks::default();
+        assert!(!marks.passed_in_grace(1, at(0), GRACE));
+        marks.record(3, at(1_000), GRACE);
+        marks.record(5, at(20_000), GRACE);
+        assert!(!marks.passed_in_grace(2, at(20_000), GRACE), "its mark is gone");
+        assert!(marks.passed_in_grace(3, at(20_000), GRACE));
+        assert!(!marks.passed_in_grace(5, at(20_000), GRACE));
+    }
+
+    #[test]
+    fn no_more_marks_are_kept_than_the_grace_has_seconds() {
+        let mut marks = Marks::default();
+        for step in 0..10_000 {
+            marks.record(step, at(step * 100), GRACE);
+        }
+        assert!(marks.marks.len() <= 12, "{}", marks.marks.len());
+    }
+
+    #[test]
+    fn without_grace_nobody_is_in_it() {
+        let mut marks = Marks::default();
+        marks.record(3, at(1_000), Duration::ZERO);
+        assert!(!marks.passed_in_grace(2, at(1_000), Duration::ZERO));
+    }
+}
