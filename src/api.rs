@@ -157,8 +157,11 @@ fn cors_layer(gate: &Gate, settings: &ApiSettings) -> Option<CorsLayer> {
     if settings.cors_origins.is_empty() {
         return None;
     }
-    let origins: Vec<HeaderValue> =
-        settings.cors_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+    let origins: Vec<HeaderValue> = settings
+        .cors_origins
+        .iter()
+        .filter_map(|origin| HeaderValue::from_str(origin).ok())
+        .collect();
     let token = gate.carriers().header.clone();
     Some(
         CorsLayer::new()

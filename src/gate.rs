@@ -23,8 +23,8 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 
 use crate::clock::Clock;
-use crate::identity::cookie::VisitorCookies;
 use crate::identity::client_address::{Client, Connection, TrustedProxies};
+use crate::identity::cookie::VisitorCookies;
 use crate::identity::{Chain, Identities, IdentityRequest};
 use crate::page::Page;
 use crate::problem::{Code, Problem};
@@ -165,10 +165,11 @@ impl Gate {
             target: &target,
             host: caller.host(),
         };
-        let matched = match self.parts.routes.resolve(&request) {
+        let matched = match self.parts.routes.resolve(request) {
             Ok(matched) => matched,
             Err(error) => {
-                return self.refuse(None, Problem::new(Code::BadRequest).with_detail(error.to_string()));
+                return self
+                    .refuse(None, Problem::new(Code::BadRequest).with_detail(error.to_string()));
             }
         };
         let parameter = matched.queue_parameter();
@@ -197,9 +198,7 @@ impl Gate {
         };
         match self.parts.mirror.queue(&name).await {
             Ok(Some(queue)) => self.judge_gated(visit, gated, &queue).await,
-            Ok(None) => {
-                self.refuse(None, Problem::new(Code::QueueNotFound).with_queue(&name))
-            }
+            Ok(None) => self.refuse(None, Problem::new(Code::QueueNotFound).with_queue(&name)),
             Err(_) => {
                 let problem = Problem::new(Code::StoreUnavailable).with_queue(&name);
                 self.refuse(None, problem.with_retry_after(2))
@@ -211,15 +210,25 @@ impl Gate {
         if queue.settings().mode == Mode::PassAll {
             return self.forward(visit, Some((queue, Decision::Open)), None);
         }
-        let presented =
-            self.parts.carriers.presented(&self.parts.keyring, queue.name(), &visit.parts.headers, visit.caller.https());
+        let presented = self.parts.carriers.presented(
+            &self.parts.keyring,
+            queue.name(),
+            &visit.parts.headers,
+            visit.caller.https(),
+        );
         let (claims, carrier) = match presented {
             Presented::Token { claims, carrier } => (claims, carrier),
             Presented::Malformed | Presented::Forged => {
-                return self.refuse(Some(queue), Problem::new(Code::TokenInvalid).with_queue(queue.name()));
+                return self.refuse(
+                    Some(queue),
+                    Problem::new(Code::TokenInvalid).with_queue(queue.name()),
+                );
             }
             Presented::Conflict => {
-                return self.refuse(Some(queue), Problem::new(Code::TokenConflict).with_queue(queue.name()));
+                return self.refuse(
+                    Some(queue),
+                    Problem::new(Code::TokenConflict).with_queue(queue.name()),
+                );
             }
             Presented::Nothing | Presented::Foreign => {
                 return self.without_token(visit, gated, queue, Code::QueueTokenRequired).await;
@@ -241,7 +250,8 @@ impl Gate {
         };
         match queue.pass(&claims).await {
             Ok(Seen::Active { place, until }) => {
-                let passage = Passage::active(queue, &claims, owner.as_ref(), place, until, carrier);
+                let passage =
+                    Passage::active(queue, &claims, owner.as_ref(), place, until, carrier);
                 self.forward(visit, Some((queue, Decision::Pass)), Some(passage))
             }
             Ok(seen @ Seen::Waiting { .. }) => {
@@ -251,7 +261,13 @@ impl Gate {
                 let code = answer::code_of(gone);
                 self.without_token(visit, gated, queue, code).await
             }
-            Err(error) => self.store_away(visit, gated, queue, Some((&claims, owner.as_ref(), carrier)), &error),
+            Err(error) => self.store_away(
+                visit,
+                gated,
+                queue,
+                Some((&claims, owner.as_ref(), carrier)),
+                &error,
+            ),
         }
     }
 
@@ -295,9 +311,8 @@ impl Gate {
                 self.wait(&visit, gated, queue, &queue.view(seen), Some(&claims))
             }
             Ok(Entry::NeedsVisitor) => self.invite(&visit, gated, queue),
-            Ok(Entry::Nobody) => {
-                self.refuse(Some(queue), Problem::new(Code::Unauthenticated).with_queue(queue.name()))
-            }
+            Ok(Entry::Nobody) => self
+                .refuse(Some(queue), Problem::new(Code::Unauthenticated).with_queue(queue.name())),
             Ok(Entry::Refused(status)) => {
                 self.wait(&visit, gated, queue, &queue.view_of(status), None)
             }
@@ -333,7 +348,9 @@ impl Gate {
         let mut response = match gated.when_waiting {
             WhenWaiting::Redirect if navigates => self.to_page(visit, queue, false),
             WhenWaiting::Page if navigates => self.inline_page(visit, gated, view),
-            _ => answer::refusal(self.prefix(), view).with_status(gated.refuse_status).into_response(),
+            _ => answer::refusal(self.prefix(), view)
+                .with_status(gated.refuse_status)
+                .into_response(),
         };
         if let Some(claims) = entered {
             self.add_token_cookie(&mut response, visit.parts, queue, claims, visit.caller.https());
@@ -390,12 +407,9 @@ impl Gate {
         passage: Option<Passage>,
     ) -> Verdict {
         let mut passage = passage.unwrap_or_default();
-        passage.prepare(
-            &self.parts.keyring,
-            &self.parts.carriers,
-            visit.caller.https(),
-        );
-        let request = passage.request_edits(&self.parts.carriers, &visit.route, &visit.parts.headers);
+        passage.prepare(&self.parts.keyring, &self.parts.carriers, visit.caller.https());
+        let request =
+            passage.request_edits(&self.parts.carriers, &visit.route, &visit.parts.headers);
         if let Some((queue, decision)) = decision {
             self.parts.metrics.count(queue, decision);
         }
@@ -501,4 +515,3 @@ struct Visit<'a> {
 
 /// Status of an inline page where a route says nothing: the shop is there, but not for everybody.
 pub const DEFAULT_PAGE_STATUS: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-

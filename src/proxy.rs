@@ -51,11 +51,8 @@ use guard::Guard;
 /// Who decides about a request: the gate, or a test's stand-in for it.
 pub trait Judge: Send + Sync + 'static {
     /// The verdict on one request. Sees the head only; it is asked exactly once per request.
-    fn judge(
-        &self,
-        parts: &Parts,
-        connection: &Connection,
-    ) -> impl Future<Output = Verdict> + Send;
+    fn judge(&self, parts: &Parts, connection: &Connection)
+    -> impl Future<Output = Verdict> + Send;
 }
 
 /// The queue API as the proxy sees it: a tower service over whole request bodies, cloned per

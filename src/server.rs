@@ -1,4 +1,288 @@
-//! Where everything is put together and run.
+//! The composition root: the only place that names every adapter and puts the parts together.
 
 pub mod listener;
 pub mod shutdown;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::admin::Admin;
+use crate::admission::{self, QueueCollector};
+use crate::api::QueueApi;
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::gate::credentials::Carriers;
+use crate::gate::metrics::GateMetrics;
+use crate::gate::{Gate, GateParts};
+use crate::identity::cookie::VisitorCookies;
+use crate::identity::cookies::{CookieNameError, CookieNames};
+use crate::identity::{Chain, ChainError};
+use crate::page::Page;
+use crate::proxy::{Drain, Gateway, Listen, Metrics, ServerSettings, UpstreamError, Upstreams};
+use crate::store::mirror::Mirror;
+use crate::store::{self, SharedSecret, SharedStore, StoreError, StoreSettings};
+use crate::token::{Keyring, KeyringError, TokenKey};
+
+use self::listener::{BindError, BoundListeners, Drained, ServeError};
+use self::shutdown::Shutdown;
+
+/// How long a start waits for the store.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it waits between two tries.
+const STORE_RETRY: Duration = Duration::from_millis(250);
+
+/// Why a gateway does not start or ends badly.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A public listener.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The admin listener.
+    #[error("cannot listen on {address} for administration")]
+    Admin {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The store.
+    #[error("the store does not answer")]
+    Store(#[from] StoreError),
+    /// The identity sources.
+    #[error(transparent)]
+    Identity(#[from] ChainError),
+    /// The token keys.
+    #[error(transparent)]
+    Keys(#[from] KeyringError),
+    /// The cookie name.
+    #[error(transparent)]
+    Cookie(#[from] CookieNameError),
+    /// An upstream.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// The signals, or the runtime.
+    #[error("the system refused")]
+    System(#[from] io::Error),
+    /// Serving ended by itself.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// The parts of a gateway that do not need a socket: the gate, the queue API and the work in the
+/// background. A service of one's own can wear the gate with nothing else.
+#[derive(Debug)]
+pub struct Core {
+    /// The gate.
+    pub gate: Arc<Gate>,
+    /// The queue API.
+    pub api: QueueApi,
+    /// This gateway's copy of the queues.
+    pub mirror: Arc<Mirror>,
+    /// What is counted.
+    pub registry: Registry,
+}
+
+impl Core {
+    /// Opens the store and puts the parts together. Must be called on the runtime that will serve.
+    ///
+    /// # Errors
+    /// [`StartError`]; the store is given [`STORE_PATIENCE`] to answer.
+    pub async fn open(config: &Config) -> Result<Self, StartError> {
+        Self::with_clock(config, Arc::new(SystemClock)).await
+    }
+
+    async fn with_clock(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        let store = match &config.store {
+            StoreSettings::Embedded => {
+                warn!("the line is kept in memory only: it ends with this process");
+                store::embedded(Arc::clone(&clock))
+            }
+            StoreSettings::Redis(settings) => store::redis(settings)?,
+        };
+        let user_salt = shared_secret(&store, SharedSecret::UserSalt).await?;
+        let keys = if config.tokens.keys.is_empty() {
+            info!("no token key is configured: using the one this store shares");
+            vec![TokenKey::new(0, shared_secret(&store, SharedSecret::TokenKey).await?)]
+        } else {
+            config.tokens.keys.clone()
+        };
+        let keyring = Keyring::new(keys)?;
+        let cookies = CookieNames::new(&config.tokens.cookie)?;
+        let visitors = VisitorCookies::new(cookies.clone(), &keyring);
+        let chain = Chain::new(config.identity.clone(), visitors)?;
+        let mirror = Arc::new(Mirror::new(
+            store,
+            Arc::clone(&clock),
+            rand::random(),
+            config.queues.clone(),
+        ));
+        patiently(|| mirror.open()).await?;
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(QueueCollector::new(Arc::clone(&mirror))));
+        let gate = Arc::new(Gate::new(GateParts {
+            routes: Arc::clone(&config.routes),
+            chain: Arc::new(chain),
+            sources: config.identity.sources.clone(),
+            mirror: Arc::clone(&mirror),
+            keyring,
+            user_salt,
+            trusted_proxies: config.server.trusted_proxies.clone(),
+            public_origins: config.server.public_origins.clone(),
+            carriers: Carriers { header: config.tokens.header.clone(), cookies },
+            page: Page::new(config.page.clone(), &config.api.prefix),
+            prefix: config.api.prefix.clone(),
+            clock,
+            metrics: GateMetrics::new(&mut registry),
+        }));
+        let api = QueueApi::new(Arc::clone(&gate), config.api.clone(), config.admin_tokens.clone());
+        Ok(Self { gate, api, mirror, registry })
+    }
+
+    /// The work in the background, until `stop` turns true: pictures of the queues, signs of life,
+    /// admission.
+    pub async fn run(mirror: Arc<Mirror>, stop: watch::Receiver<bool>) {
+        let pictures = Arc::clone(&mirror).run(stop.clone());
+        tokio::join!(pictures, admission::run(mirror, stop));
+    }
+}
+
+async fn shared_secret(store: &SharedStore, name: SharedSecret) -> Result<[u8; 32], StoreError> {
+    let proposal = rand::random();
+    patiently(|| store.secret(name, proposal)).await
+}
+
+/// Asks the store until it answers, for as long as a start may take.
+async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(
+    ask: impl Fn() -> F,
+) -> Result<T, StoreError> {
+    let patience = tokio::time::Instant::now() + STORE_PATIENCE;
+    loop {
+        match ask().await {
+            Err(error) if tokio::time::Instant::now() < patience => {
+                warn!(%error, "waiting for the store: {error}");
+                tokio::time::sleep(STORE_RETRY).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// A whole gateway with its sockets bound, before it serves.
+#[derive(Debug)]
+pub struct BoundGateway {
+    settings: ServerSettings,
+    core: Core,
+    upstreams: Upstreams,
+    listeners: BoundListeners,
+    admin: Option<(TcpListener, SocketAddr)>,
+}
+
+impl BoundGateway {
+    /// Binds the sockets, then opens the store. Must be called on the runtime that will serve.
+    ///
+    /// # Errors
+    /// [`StartError`]. Nothing is left behind.
+    pub async fn bind(config: &Config) -> Result<Self, StartError> {
+        let listeners = BoundListeners::bind(&config.server.listen)?;
+        let admin = match config.server.admin_listen {
+            None => None,
+            Some(address) => {
+                let failed = |source| StartError::Admin { address, source };
+                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                let bound = listener.local_addr().map_err(failed)?;
+                Some((listener, bound))
+            }
+        };
+        let upstreams = Upstreams::resolve(&config.upstreams).await?;
+        let core = Core::open(config).await?;
+        Ok(Self { settings: config.server.clone(), core, upstreams, listeners, admin })
+    }
+
+    /// Where the public side listens, with real ports.
+    #[must_use]
+    pub fn addresses(&self) -> &[Listen] {
+        self.listeners.addresses()
+    }
+
+    /// Where the admin side listens, with its real port.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The gate, the API and the queues.
+    #[must_use]
+    pub const fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Serves until `shutdown` says so, then drains.
+    ///
+    /// # Errors
+    /// When serving ended without being told to.
+    pub async fn run(self, mut shutdown: Shutdown) -> Result<(), StartError> {
+        let Self { settings, core, upstreams, listeners, admin } = self;
+        let Core { gate, api, mirror, mut registry } = core;
+        let drain = Drain::default();
+        let gateway = Gateway {
+            gate,
+            api,
+            upstreams: upstreams.clone(),
+            limits: settings.limits.clone(),
+            trusted_proxies: settings.trusted_proxies.clone(),
+            metrics: Metrics::register(&mut registry),
+            drain: drain.clone(),
+        };
+        let app = gateway.into_app(threads(&settings));
+        let admin_side = Arc::new(Admin::new(registry, Arc::clone(&mirror)));
+        // The background and the admin side end after the drain: requests in flight need both.
+        let (end, ended) = watch::channel(false);
+        let background = tokio::spawn(Core::run(mirror, ended.clone()));
+        let refresh = tokio::spawn(upstreams.refresh(ended.clone()));
+        let admin_task =
+            admin.map(|(listener, _)| tokio::spawn(Arc::clone(&admin_side).serve(listener, ended)));
+        let mut leaving = shutdown.leaving.clone();
+        let readiness = tokio::spawn(async move {
+            if leaving.wait_for(|leaving| *leaving).await.is_ok() {
+                admin_side.leave();
+            }
+        });
+        let served = tokio::select! {
+            served = listeners.serve(app, shutdown.stop.clone(), &drain, settings.drain_timeout) => served,
+            // A sender that is gone will never say it.
+            Ok(_) = shutdown.now.wait_for(|now| *now) => Ok(Drained::Cut(drain.in_flight())),
+        };
+        readiness.abort();
+        end.send_replace(true);
+        let _ = background.await;
+        let _ = refresh.await;
+        if let Some(task) = admin_task {
+            let _ = task.await;
+        }
+        match served? {
+            Drained::Clean => info!("stopped; every request was answered"),
+            Drained::Cut(requests) => {
+                warn!(requests, "stopped; {requests} requests were still in flight");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Worker threads of a gateway.
+#[must_use]
+pub fn threads(settings: &ServerSettings) -> usize {
+    settings
+        .threads
+        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+        .unwrap_or(1)
+}

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::gate::answer::refusal;
 use crate::problem::{Code, Problem};
 use crate::queue::view::{Status, View};
-use crate::store::StoreError;
 
 use super::Api;
 
@@ -22,8 +21,8 @@ pub(super) fn problem(problem: Problem) -> Response<Body> {
 }
 
 /// The answer while the store is away.
-pub(super) fn store_away(_: &StoreError) -> Response<Body> {
-    problem(Problem::new(Code::StoreUnavailable).with_retry_after(STORE_RETRY_SECS))
+pub(super) fn store_away() -> Problem {
+    Problem::new(Code::StoreUnavailable).with_retry_after(STORE_RETRY_SECS)
 }
 
 /// A JSON answer that nobody may keep.

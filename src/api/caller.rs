@@ -13,16 +13,35 @@ use crate::identity::Identities;
 use crate::identity::client_address::Connection;
 use crate::problem::{Code, Problem};
 use crate::queue::{QueueName, UserId, UserSource};
+use crate::store::StoreError;
 use crate::store::mirror::LocalQueue;
 use crate::token::Claims;
 
 use super::{Api, answer};
 
 /// An answer that ends a call early.
-pub(super) type Early = Box<Response<Body>>;
+pub(super) struct Early(Box<Response<Body>>);
+
+impl Early {
+    pub(super) fn into_response(self) -> Response<Body> {
+        *self.0
+    }
+}
+
+impl From<Problem> for Early {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(answer::problem(problem)))
+    }
+}
+
+impl From<StoreError> for Early {
+    fn from(_: StoreError) -> Self {
+        answer::store_away().into()
+    }
+}
 
 pub(super) fn early(problem: Problem) -> Early {
-    Box::new(answer::problem(problem))
+    problem.into()
 }
 
 /// One call about one queue.
@@ -36,11 +55,7 @@ pub(super) struct Call<'a> {
 /// Who is asking, after all checks.
 pub(super) enum Asker {
     /// The owner of a token.
-    Token {
-        claims: Claims,
-        carrier: Carrier,
-        owner: Option<UserId>,
-    },
+    Token { claims: Claims, carrier: Carrier },
     /// A user without a token.
     User(UserId),
     /// Nobody that is known.
@@ -61,7 +76,7 @@ impl Api {
         match self.gate.mirror().queue(&name).await {
             Ok(Some(queue)) => Ok(queue),
             Ok(None) => Err(not_found()),
-            Err(error) => Err(Box::new(answer::store_away(&error))),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -90,11 +105,11 @@ impl Api {
             }),
             Presented::Token { claims, carrier } => {
                 match self.gate.ownership(&claims, &call.identities, &call.queue) {
-                    Ownership::Proven(owner) => Ok(Asker::Token { claims, carrier, owner }),
+                    Ownership::Proven(_) => Ok(Asker::Token { claims, carrier }),
                     Ownership::Foreign => Err(refused(Code::TokenOwnerNotMatch)),
                     // The compatibility set's page asks for its rank with nothing but the token.
                     Ownership::Unproven if claims.source == UserSource::Query => {
-                        Ok(Asker::Token { claims, carrier, owner: None })
+                        Ok(Asker::Token { claims, carrier })
                     }
                     Ownership::Unproven => Err(refused(Code::Unauthenticated)),
                 }

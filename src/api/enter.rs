@@ -14,7 +14,7 @@ use crate::queue::command::Freshness;
 use crate::queue::settings::OnDuplicate;
 
 use super::caller::{Asker, Call, Early, early};
-use super::{Api, answer};
+use super::Api;
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -26,7 +26,7 @@ pub(super) async fn serve(
         let call = api.call(&queue, &parts).await?;
         enter(&api, &call).await
     };
-    entered.await.unwrap_or_else(|response| *response)
+    entered.await.unwrap_or_else(Early::into_response)
 }
 
 async fn enter(api: &Api, call: &Call<'_>) -> Result<Response<Body>, Early> {
@@ -48,12 +48,12 @@ async fn enter(api: &Api, call: &Call<'_>) -> Result<Response<Body>, Early> {
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));
         }
     };
-    let entry = entry.map_err(|error| Box::new(answer::store_away(&error)))?;
+    let entry = entry?;
     let (claims, seen, freshness) = match entry {
         Entry::Placed { claims, seen, freshness, .. } => (claims, seen, freshness),
         Entry::Refused(status) => {
             let view = queue.view_of(status);
-            return Err(Box::new(answer::problem(api.refusal(&view))));
+            return Err(api.refusal(&view).into());
         }
         Entry::NeedsVisitor | Entry::Nobody => {
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));

@@ -19,7 +19,7 @@ use crate::store::mirror::LocalQueue;
 use crate::token::Claims;
 
 use super::caller::{Asker, Early, early};
-use super::{Api, answer};
+use super::Api;
 
 /// How often a stream looks whether something changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) async fn serve(
     request: Request<Body>,
 ) -> Response<Body> {
     let (parts, _) = request.into_parts();
-    open(&api, &queue, &parts).await.unwrap_or_else(|response| *response)
+    open(&api, &queue, &parts).await.unwrap_or_else(Early::into_response)
 }
 
 async fn open(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, Early> {
@@ -48,9 +48,9 @@ async fn open(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, Ea
     })?;
     // What is over at the start is an error, not a stream.
     let seen = call.queue.poll(&claims).await;
-    let view = call.queue.view(seen.map_err(|error| Box::new(answer::store_away(&error)))?);
+    let view = call.queue.view(seen?);
     if view.rank_body(None).is_none() {
-        return Err(Box::new(answer::problem(api.refusal(&view))));
+        return Err(api.refusal(&view).into());
     }
     let watch = Watch {
         queue: Arc::clone(&call.queue),

@@ -12,7 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::queue::view::Status;
 
 use super::caller::{Asker, Early, early};
-use super::{Api, answer};
+use super::Api;
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -20,7 +20,7 @@ pub(super) async fn serve(
     request: Request<Body>,
 ) -> Response<Body> {
     let (parts, _) = request.into_parts();
-    leave(&api, &queue, &parts).await.unwrap_or_else(|response| *response)
+    leave(&api, &queue, &parts).await.unwrap_or_else(Early::into_response)
 }
 
 async fn leave(
@@ -38,7 +38,7 @@ async fn leave(
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));
         }
     };
-    left.map_err(|error| Box::new(answer::store_away(&error)))?;
+    left?;
     let mut response = if parts.method == Method::POST && call.caller.wants_html() {
         // The form of the page: a bare 204 would leave the person looking at the old state.
         let page_url = api.path(&format!("{}/page", queue.name()));

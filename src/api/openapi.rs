@@ -3,8 +3,21 @@
 //! `docs/openapi.yaml` is written by hand; the JSON beside this file is made from it, so that a
 //! gateway needs no YAML parser. The tests prove that both are equal and leave nothing out.
 
+use axum::body::Body;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+
 /// The description as JSON, with the default prefix and names.
 pub const DOCUMENT: &str = include_str!("openapi.json");
+
+/// `GET {prefix}/openapi.json`. It changes only with the program, so it may be kept for an hour.
+pub(super) async fn serve() -> Response<Body> {
+    let mut response = Response::new(Body::from(DOCUMENT));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
+}
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ use crate::store::mirror::Seen;
 use crate::token::Claims;
 
 use super::caller::{Asker, Call, Early, early};
-use super::{Api, answer};
+use super::Api;
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -31,7 +31,7 @@ pub(super) async fn serve(
     let (parts, _) = request.into_parts();
     match page(&api, &queue, &parts).await {
         Ok(response) => response.map(Body::from),
-        Err(response) => *response,
+        Err(response) => response.into_response(),
     }
 }
 
@@ -48,7 +48,6 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
     if call.queue.settings().mode == Mode::PassAll {
         return Ok(go_on(&asked));
     }
-    let away = |error| Box::new(answer::store_away(&error));
     // A token that cannot be used counts as none: the person is entered as who she is.
     if let Ok(Asker::Token { claims, .. }) = api.asker(&call) {
         match call.queue.poll(&claims).await {
@@ -65,7 +64,7 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
     if matches!(call.caller.navigation(), Navigation::WithoutEffect) {
         return Ok(api.show(&call, &asked, &call.queue.view_of(Status::Joining)));
     }
-    match api.gate.enter(&call.queue, &call.identities).await.map_err(away)? {
+    match api.gate.enter(&call.queue, &call.identities).await? {
         Entry::Placed { claims, seen, .. } => Ok(api.placed(&call, &asked, &claims, seen)),
         Entry::Refused(status) => Ok(api.show(&call, &asked, &call.queue.view_of(status))),
         Entry::Nobody => Err(early(Problem::new(Code::Unauthenticated))),
@@ -108,9 +107,7 @@ impl Api {
     ) -> Response<Bytes> {
         let mut response = match seen {
             Seen::Active { .. } => go_on(asked),
-            Seen::Waiting { .. } | Seen::Gone(_) => {
-                self.show(call, asked, &call.queue.view(seen))
-            }
+            Seen::Waiting { .. } | Seen::Gone(_) => self.show(call, asked, &call.queue.view(seen)),
         };
         let https = call.caller.https();
         self.gate.add_token_cookie(&mut response, call.parts, &call.queue, claims, https);
@@ -130,7 +127,9 @@ impl Api {
 }
 
 /// The names and values of a query, decoded once. `+` means itself.
-pub(super) fn pairs(query: &str) -> impl Iterator<Item = (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)> {
+pub(super) fn pairs(
+    query: &str,
+) -> impl Iterator<Item = (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)> {
     let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8().ok();
     query.split('&').filter_map(move |pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

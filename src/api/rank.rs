@@ -19,20 +19,20 @@ pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Bod
     }
     match rank(api, queue, parts).await {
         Ok(response) => response.map(Body::from),
-        Err(response) => *response,
+        Err(response) => response.into_response(),
     }
 }
 
 async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, Early> {
     let call = api.call(queue, parts).await?;
-    let away = |error| Box::new(answer::store_away(&error));
     let (seen, token) = match api.asker(&call)? {
         Asker::Token { claims, carrier, .. } => {
-            let seen = call.queue.poll(&claims).await.map_err(away)?;
-            let token = (carrier == Carrier::Header).then(|| api.fresh_token(&call.queue, claims, seen));
+            let seen = call.queue.poll(&claims).await?;
+            let token =
+                (carrier == Carrier::Header).then(|| api.fresh_token(&call.queue, claims, seen));
             (seen, token)
         }
-        Asker::User(user) => (call.queue.lookup(api.gate.tag(&user)).await.map_err(away)?, None),
+        Asker::User(user) => (call.queue.lookup(api.gate.tag(&user)).await?, None),
         Asker::Nobody => {
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(call.queue.name())));
         }
@@ -42,12 +42,7 @@ async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, 
 
 impl Api {
     /// The token to tell a client who may keep it: with the end of the lease once it is active.
-    fn fresh_token(
-        &self,
-        queue: &LocalQueue,
-        claims: Claims,
-        seen: Seen,
-    ) -> String {
+    fn fresh_token(&self, queue: &LocalQueue, claims: Claims, seen: Seen) -> String {
         let lease_end = match seen {
             Seen::Active { until, .. } => Some(until),
             Seen::Waiting { .. } | Seen::Gone(_) => None,

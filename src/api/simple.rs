@@ -61,10 +61,10 @@ pub(super) async fn rank(State(api): Shared, request: Request<Body>) -> Response
     let (parts, _) = request.into_parts();
     let answer = async {
         let (queue, user) = api.named(&parts).await?;
-        let seen = queue.lookup(api.gate.tag(&user)).await.map_err(away)?;
+        let seen = queue.lookup(api.gate.tag(&user)).await?;
         Ok(answer::value(StatusCode::OK, &RankAnswer { rank: position(seen) }))
     };
-    answer.await.unwrap_or_else(|response: Early| *response)
+    answer.await.unwrap_or_else(Early::into_response)
 }
 
 /// `POST /queue`: enters; the position in line, 0 for who was admitted at once.
@@ -72,20 +72,18 @@ pub(super) async fn enter(State(api): Shared, request: Request<Body>) -> Respons
     let (parts, _) = request.into_parts();
     let answer = async {
         let (queue, user) = api.named(&parts).await?;
-        match api.gate.enter_user(&queue, &user).await.map_err(away)? {
+        match api.gate.enter_user(&queue, &user).await? {
             Entry::Placed { seen: Seen::Active { .. }, .. } => {
                 Ok(answer::value(StatusCode::OK, &RankAnswer { rank: 0 }))
             }
             Entry::Placed { seen, .. } => {
                 Ok(answer::value(StatusCode::OK, &RankAnswer { rank: position(seen) }))
             }
-            Entry::Refused(status) => {
-                Err(Box::new(answer::problem(api.refusal(&queue.view_of(status)))))
-            }
+            Entry::Refused(status) => Err(api.refusal(&queue.view_of(status)).into()),
             Entry::NeedsVisitor | Entry::Nobody => Err(early(Problem::new(Code::BadRequest))),
         }
     };
-    answer.await.unwrap_or_else(|response: Early| *response)
+    answer.await.unwrap_or_else(Early::into_response)
 }
 
 /// `GET /allowed`: whether the user may go in now. Counts as use, as `verify` does.
@@ -93,10 +91,10 @@ pub(super) async fn allowed(State(api): Shared, request: Request<Body>) -> Respo
     let (parts, _) = request.into_parts();
     let answer = async {
         let (queue, user) = api.named(&parts).await?;
-        let allowed = api.admitted(&queue, &user).await.map_err(away)?;
+        let allowed = api.admitted(&queue, &user).await?;
         Ok(answer::value(StatusCode::OK, &AllowedAnswer { allowed }))
     };
-    answer.await.unwrap_or_else(|response: Early| *response)
+    answer.await.unwrap_or_else(Early::into_response)
 }
 
 /// `POST /allow`: admits by hand; says how many really moved. Needs an operator.
@@ -117,7 +115,7 @@ pub(super) async fn allow(State(api): Shared, request: Request<Body>) -> Respons
         let mut allowed_count = 0;
         while allowed_count < request_count {
             let wanted = (request_count - allowed_count).min(BATCH);
-            let admitted = queue.admit(wanted, AdmitBy::Operator).await.map_err(away)?;
+            let admitted = queue.admit(wanted, AdmitBy::Operator).await?;
             allowed_count += admitted.count;
             if admitted.count < wanted {
                 break;
@@ -125,7 +123,7 @@ pub(super) async fn allow(State(api): Shared, request: Request<Body>) -> Respons
         }
         Ok(answer::value(StatusCode::OK, &AllowAnswer { request_count, allowed_count }))
     };
-    answer.await.unwrap_or_else(|response: Early| *response)
+    answer.await.unwrap_or_else(Early::into_response)
 }
 
 /// `GET /waiting-room`: sends on who is allowed, enters everybody else and shows the page.
@@ -136,11 +134,11 @@ pub(super) async fn waiting_room(State(api): Shared, request: Request<Body>) -> 
         let back = parameter(&parts, "redirect_url")?.and_then(|target| {
             ReturnTarget::parse(&target, api.gate.public_origins(), api.gate.prefix())
         });
-        if api.admitted(&queue, &user).await.map_err(away)? {
+        if api.admitted(&queue, &user).await? {
             let location = back.as_ref().map_or("/", ReturnTarget::as_str);
             return Ok(see_other(location).map(Body::from));
         }
-        let entry = api.gate.enter_user(&queue, &user).await.map_err(away)?;
+        let entry = api.gate.enter_user(&queue, &user).await?;
         let (view, claims) = match entry {
             Entry::Placed { seen: Seen::Active { .. }, .. } => {
                 let location = back.as_ref().map_or("/", ReturnTarget::as_str);
@@ -165,11 +163,7 @@ pub(super) async fn waiting_room(State(api): Shared, request: Request<Body>) -> 
         }
         Ok(response.map(Body::from))
     };
-    answer.await.unwrap_or_else(|response: Early| *response)
-}
-
-fn away(error: StoreError) -> Early {
-    Box::new(answer::store_away(&error))
+    answer.await.unwrap_or_else(Early::into_response)
 }
 
 /// The position of who is in line.
@@ -222,8 +216,7 @@ impl Api {
             .any(|name| parts.headers.contains_key(*name));
         let Some(simple) = &self.settings.simple else { return false };
         let peer = connection(parts).peer.map(|peer| peer.to_canonical());
-        !passed_on
-            && peer.is_some_and(|peer| simple.clients.iter().any(|net| net.contains(&peer)))
+        !passed_on && peer.is_some_and(|peer| simple.clients.iter().any(|net| net.contains(&peer)))
     }
 
     fn is_operator(&self, parts: &Parts) -> bool {
@@ -235,7 +228,9 @@ impl Api {
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .is_some_and(|(_, secret)| {
-                self.admins.iter().any(|admin| admin.role == Role::Operator && admin.accepts(secret))
+                self.admins
+                    .iter()
+                    .any(|admin| admin.role == Role::Operator && admin.accepts(secret))
             })
     }
 

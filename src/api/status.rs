@@ -33,7 +33,7 @@ pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Bod
     }
     let queue = match api.queue(queue).await {
         Ok(queue) => queue,
-        Err(response) => return *response,
+        Err(response) => return response.into_response(),
     };
     let picture = queue.picture();
     let settings = &picture.settings;

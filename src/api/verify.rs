@@ -33,7 +33,7 @@ pub(super) async fn serve(
     request: Request<Body>,
 ) -> Response<Body> {
     let (parts, _) = request.into_parts();
-    verify(&api, &queue, &parts).await.unwrap_or_else(|response| *response)
+    verify(&api, &queue, &parts).await.unwrap_or_else(Early::into_response)
 }
 
 async fn verify(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, Early> {
@@ -57,7 +57,7 @@ async fn verify(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, 
         Ownership::Unproven | Ownership::Foreign => return Err(refused(Code::TokenOwnerNotMatch)),
     };
     let seen = queue.pass(&claims).await;
-    match seen.map_err(|error| Box::new(answer::store_away(&error)))? {
+    match seen? {
         Seen::Active { place, until } => {
             let verified = Verified {
                 queue: queue.name().as_str(),

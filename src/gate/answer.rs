@@ -52,10 +52,9 @@ pub fn with_links(problem: Problem, prefix: &str, queue: &QueueName) -> Problem 
 #[must_use]
 pub fn refusal(prefix: &str, view: &View) -> Problem {
     let code = match view.status {
-        Status::Waiting | Status::Late | Status::Paused => Code::QueueWaiting,
+        // Nobody who is active is refused; if it happened, asking again would be right.
+        Status::Waiting | Status::Late | Status::Paused | Status::Active => Code::QueueWaiting,
         Status::Joining | Status::CookiesNeeded | Status::Left => Code::QueueTokenRequired,
-        // Nobody who is active is refused; if it happened, asking again is right.
-        Status::Active => Code::QueueWaiting,
         Status::NotOpen { .. } => Code::QueueNotOpen,
         Status::Closed => Code::QueueClosed,
         Status::Full => Code::QueueFull,

@@ -53,11 +53,7 @@ impl Gate {
     ///
     /// # Errors
     /// The store's error; repeating is safe.
-    pub async fn enter_user(
-        &self,
-        queue: &LocalQueue,
-        user: &UserId,
-    ) -> Result<Entry, StoreError> {
+    pub async fn enter_user(&self, queue: &LocalQueue, user: &UserId) -> Result<Entry, StoreError> {
         self.enter_tag(queue, user.source(), self.tag(user), Some(user.clone())).await
     }
 
@@ -74,8 +70,9 @@ impl Gate {
     ) -> Result<Entry, StoreError> {
         let entered = queue.enter(owner).await?;
         let (place, freshness) = match entered.value {
-            Entered::Waiting(place, freshness) => (place, freshness),
-            Entered::Active { place, freshness, .. } => (place, freshness),
+            Entered::Waiting(place, freshness) | Entered::Active { place, freshness, .. } => {
+                (place, freshness)
+            }
             Entered::Late(place) => (place, Freshness::Known),
             Entered::NotOpen { opens_at } => {
                 return Ok(Entry::Refused(Status::NotOpen { opens_at }));
@@ -83,14 +80,10 @@ impl Gate {
             Entered::Closed => return Ok(Entry::Refused(Status::Closed)),
             Entered::Full => return Ok(Entry::Refused(Status::Full)),
         };
-        let claims = Claims {
-            source,
-            owner,
-            incarnation: entered.incarnation,
-            place,
-            lease_end: None,
-        };
-        let seen = queue.seen_of(&entered.value).unwrap_or(Seen::Waiting { place, rank: 1, late: false });
+        let claims =
+            Claims { source, owner, incarnation: entered.incarnation, place, lease_end: None };
+        let seen =
+            queue.seen_of(&entered.value).unwrap_or(Seen::Waiting { place, rank: 1, late: false });
         Ok(Entry::Placed { claims, user, seen, freshness })
     }
 }

@@ -3,9 +3,9 @@
 use tracing::debug;
 
 use crate::problem::{Code, Problem};
+use crate::queue::UserId;
 use crate::queue::settings::OnStoreFailure;
 use crate::queue::view::Status;
-use crate::queue::UserId;
 use crate::route::{Gated, WhenWaiting};
 use crate::store::StoreError;
 use crate::store::mirror::LocalQueue;

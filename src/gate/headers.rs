@@ -22,15 +22,8 @@ const QUEUE_STATUS: HeaderName = HeaderName::from_static("x-queue-status");
 const QUEUE_ENTERED_AT: HeaderName = HeaderName::from_static("x-queue-entered-at");
 
 /// What stays as it is in `X-Queue-User`.
-const IN_HEADER: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'%')
-    .add(b',')
-    .add(b';')
-    .add(b'\\')
-    .add(b'<')
-    .add(b'>');
+const IN_HEADER: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',').add(b';').add(b'\\').add(b'<').add(b'>');
 
 /// Changes to a set of headers: removals first, then what is set, then what is added.
 #[derive(Clone, Debug, Default)]
@@ -92,8 +85,11 @@ impl Passage {
             Some(user) => utf8_percent_encode(user.id(), IN_HEADER).to_string(),
             None => format!("anon:{}", claims.owner.to_hex()),
         };
-        let renewed = (claims.lease_end != Some(until))
-            .then_some(Claims { lease_end: Some(until), place, ..*claims });
+        let renewed = (claims.lease_end != Some(until)).then_some(Claims {
+            lease_end: Some(until),
+            place,
+            ..*claims
+        });
         let queue = queue.name().clone();
         let active = Active { queue, user, place, until, carrier, renewed };
         Self { active: Some(active), ..Self::default() }
@@ -110,7 +106,9 @@ impl Passage {
     /// Signs the token that is offered.
     pub(super) fn prepare(&mut self, keyring: &Keyring, carriers: &Carriers, https: bool) {
         self.is_our_cookie = Some(carriers.clone());
-        let Some(Active { queue, carrier, renewed: Some(claims), .. }) = &self.active else { return };
+        let Some(Active { queue, carrier, renewed: Some(claims), .. }) = &self.active else {
+            return;
+        };
         let token = keyring.sign(queue, claims);
         let line = match carrier {
             Carrier::Header => HeaderValue::from_str(&token)
@@ -171,9 +169,9 @@ impl Passage {
     #[must_use]
     pub fn response_edits(&self, upstream: &HeaderMap) -> HeaderEdits {
         let mut edits = self.offer.clone();
-        edits.remove.extend(
-            upstream.keys().filter(|name| starts_folded(name, RESERVED_PREFIX)).cloned(),
-        );
+        edits
+            .remove
+            .extend(upstream.keys().filter(|name| starts_folded(name, RESERVED_PREFIX)).cloned());
         if let Some(carriers) = &self.is_our_cookie {
             let ours = |line: &HeaderValue| carriers.is_our_cookie(cookies::set_cookie_name(line));
             if upstream.get_all(SET_COOKIE).iter().any(ours) {

@@ -91,7 +91,11 @@ impl Caller {
             if self.is_own(origin, public) {
                 return Site::Own;
             }
-            return if allowed.iter().any(|one| one == origin) { Site::Allowed } else { Site::Foreign };
+            return if allowed.iter().any(|one| one == origin) {
+                Site::Allowed
+            } else {
+                Site::Foreign
+            };
         }
         match headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes) {
             None | Some(b"same-origin" | b"none") => Site::Own,
@@ -154,7 +158,8 @@ mod tests {
     use super::*;
 
     fn kind(method: &str, headers: &[(&str, &str)]) -> Navigation {
-        let mut request = Request::builder().method(method).uri("/x").header("host", "shop.example");
+        let mut request =
+            Request::builder().method(method).uri("/x").header("host", "shop.example");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -168,7 +173,10 @@ mod tests {
         assert_eq!(kind("GET", &[browser]), Navigation::Yes);
         assert_eq!(kind("GET", &[browser, ("sec-fetch-mode", "navigate")]), Navigation::Yes);
         assert_eq!(kind("HEAD", &[browser]), Navigation::WithoutEffect);
-        assert_eq!(kind("GET", &[browser, ("sec-purpose", "prefetch;prerender")]), Navigation::WithoutEffect);
+        assert_eq!(
+            kind("GET", &[browser, ("sec-purpose", "prefetch;prerender")]),
+            Navigation::WithoutEffect
+        );
         assert_eq!(kind("GET", &[browser, ("sec-fetch-mode", "cors")]), Navigation::No);
         assert_eq!(kind("GET", &[browser, ("upgrade", "websocket")]), Navigation::No);
         assert_eq!(kind("POST", &[browser]), Navigation::No);

@@ -44,7 +44,12 @@ pub struct Guard<A> {
 impl<A> Guard<A> {
     /// Puts the guard around `app`.
     pub(super) fn new(app: A, limits: Limits, metrics: Metrics) -> Self {
-        Self { app: Arc::new(PerRequest(Arc::new(app))), limits, metrics, open: AtomicUsize::new(0) }
+        Self {
+            app: Arc::new(PerRequest(Arc::new(app))),
+            limits,
+            metrics,
+            open: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -79,7 +84,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Guard<A> {
             // HTTP/2 has frames, limits and deadlines of its own.
             link.set(Stage::Open);
         }
-        let guarded = GuardedStream::new(stream, Arc::clone(&link), &self.limits, self.metrics.clone());
+        let guarded =
+            GuardedStream::new(stream, Arc::clone(&link), &self.limits, self.metrics.clone());
         LINK.scope(link, ServerApp::process_new(&self.app, Box::new(guarded), shutdown)).await
     }
 

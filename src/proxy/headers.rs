@@ -208,14 +208,15 @@ pub(super) fn prepare_response(
 ) -> pingora::Result<()> {
     response.remove_header("keep-alive");
     if let Some(forward) = context.forward.as_deref() {
-        for name in &forward.response.remove {
+        let edits = forward.passage.response_edits(&response.headers);
+        for name in &edits.remove {
             response.remove_header(name);
         }
-        for (name, value) in &forward.response.set {
-            response.insert_header(name.clone(), value.clone())?;
+        for (name, value) in edits.set {
+            response.insert_header(name, value)?;
         }
-        for (name, value) in &forward.response.append {
-            response.append_header(name.clone(), value.clone())?;
+        for (name, value) in edits.append {
+            response.append_header(name, value)?;
         }
     }
     response.insert_header(REQUEST_ID, context.request_id.clone())

@@ -168,12 +168,7 @@ impl<G: Judge, A: Api> ProxyHttp for Gateway<G, A> {
         FailToProxy { error_code, can_reuse_downstream: false }
     }
 
-    async fn logging(
-        &self,
-        session: &mut Session,
-        error: Option<&Error>,
-        context: &mut Context,
-    ) {
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, context: &mut Context) {
         let status = session.response_written().map(|response| response.status);
         self.metrics.request(context.outcome, StatusClass::of(status));
         debug!(

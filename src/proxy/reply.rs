@@ -87,7 +87,8 @@ pub(super) fn may_have_body(session: &Session, status: StatusCode) -> bool {
 
 /// Whether an answer with this status says how long its body is (or would be).
 pub(super) fn may_have_length(status: StatusCode) -> bool {
-    !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+    !status.is_informational()
+        && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// Whether the client waits for a `100 Continue` before it sends its body.

@@ -474,9 +474,7 @@ impl LocalQueue {
     }
 
     fn forget_answers(&self, seq: Seq, user: UserTag) {
-        for (seq, purpose) in
-            [(seq.0, Purpose::Poll), (seq.0, Purpose::Pass), (0, Purpose::Poll)]
-        {
+        for (seq, purpose) in [(seq.0, Purpose::Poll), (seq.0, Purpose::Pass), (0, Purpose::Poll)] {
             self.answers.remove(&(seq, user, purpose));
         }
     }

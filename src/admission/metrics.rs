@@ -1,0 +1,66 @@
+//! What each queue looks like from this gateway, read when somebody asks for metrics.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::store::mirror::{Mirror, Picture};
+
+/// Shows waiting, active, capacity and admissions of all queues, summed over the instances of a
+/// template.
+pub struct QueueCollector(Arc<Mirror>);
+
+impl QueueCollector {
+    /// Shows the queues of `mirror`.
+    #[must_use]
+    pub const fn new(mirror: Arc<Mirror>) -> Self {
+        Self(mirror)
+    }
+
+    /// One number of every queue, by name or template.
+    fn sums(&self, of: fn(&Picture) -> u64) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for queue in self.0.all() {
+            *sums.entry(queue.label().to_owned()).or_default() += of(&queue.picture());
+        }
+        sums
+    }
+}
+
+impl fmt::Debug for QueueCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QueueCollector")
+    }
+}
+
+impl Collector for QueueCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let gauges: [(&str, &str, fn(&Picture) -> u64); 3] = [
+            ("anteroom_queue_waiting", "Users waiting, late ones included", Picture::waiting),
+            ("anteroom_queue_active", "Tokens active", |picture| picture.active),
+            ("anteroom_queue_capacity", "Most tokens active at once", |picture| {
+                picture.settings.capacity
+            }),
+        ];
+        for (name, help, of) in gauges {
+            let kind = ConstGauge::new(0i64).metric_type();
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            for (queue, value) in self.sums(of) {
+                let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+                gauge.encode(family.encode_family(&[("queue", queue)])?)?;
+            }
+        }
+        let help = "Users admitted since the queue was created";
+        let kind = ConstCounter::new(0u64).metric_type();
+        let mut family = encoder.encode_descriptor("anteroom_queue_admitted", help, None, kind)?;
+        for (queue, value) in self.sums(|picture| picture.admitted) {
+            ConstCounter::new(value).encode(family.encode_family(&[("queue", queue)])?)?;
+        }
+        Ok(())
+    }
+}
