@@ -21,5 +21,6 @@ pub mod page;
 pub mod problem;
 pub mod proxy;
 pub mod queue;
+pub mod route;
 pub mod telemetry;
 pub mod token;
