@@ -14,8 +14,11 @@
 //! Who may import whom is in `docs/architecture.md` and enforced by `tests/architecture.rs`.
 
 pub mod admin;
+pub mod admission;
 pub mod api;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod gate;
 pub mod identity;
 pub mod page;

@@ -1,11 +1,15 @@
 //! Which route a request takes: the most specific match wins, whatever the order of the file.
 //!
 //! Pure and strict: a target that back ends could read in two ways is matched in every way, and
-//! anything that leaves doubt about a gated route is refused.
+//! anything that leaves doubt about a gated route is refused. Nothing here looks at a header, a
+//! token or a store.
 
 pub mod action;
 mod host;
+mod lookup;
+mod parameter;
 mod path;
+mod reading;
 pub mod return_target;
 mod table;
 mod target;
@@ -13,5 +17,5 @@ mod target;
 pub use action::{Cors, Gated, ParameterSource, WhenWaiting};
 pub use host::HostPattern;
 pub use path::{PathPattern, PatternError};
-pub use table::{Bypass, Matched, Route, RouteTable, RouteRequest, TableError};
+pub use table::{Bypass, Matched, Route, RouteRequest, RouteTable, TableError};
 pub use target::{CanonicalTarget, TargetError};

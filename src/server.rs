@@ -143,7 +143,7 @@ impl Core {
             clock,
             metrics: GateMetrics::new(&mut registry),
         }));
-        let api = QueueApi::new(Arc::clone(&gate), config.api.clone(), config.admin_tokens.clone());
+        let api = QueueApi::new(Arc::clone(&gate), config.api.clone(), config.admin.clone());
         Ok(Self { gate, api, mirror, registry })
     }
 
