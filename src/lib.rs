@@ -16,6 +16,7 @@
 pub mod admin;
 pub mod api;
 pub mod clock;
+pub mod config;
 pub mod gate;
 pub mod identity;
 pub mod page;
