@@ -65,9 +65,9 @@ impl Admin {
         let serves_without_store = || {
             let queues = self.mirror.all();
             queues.is_empty()
-                || queues.iter().any(|queue| {
-                    queue.settings().on_store_failure != OnStoreFailure::Closed
-                })
+                || queues
+                    .iter()
+                    .any(|queue| queue.settings().on_store_failure != OnStoreFailure::Closed)
         };
         let leaving = self.leaving.load(Ordering::Relaxed);
         !leaving && (self.mirror.store_answers() || serves_without_store())
@@ -106,10 +106,15 @@ impl Admin {
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             let router = router.clone();
-            let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
-                let router = router.clone();
-                async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
-            });
+            let service =
+                hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+                    let router = router.clone();
+                    async move {
+                        Ok::<_, Infallible>(
+                            router.oneshot(request).await.unwrap_or_else(|never| match never {}),
+                        )
+                    }
+                });
             let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
             tokio::spawn(async move {
                 if let Err(error) = connection.await {

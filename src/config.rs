@@ -28,6 +28,7 @@ mod upstream;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use toml::de::DeTable;
 
@@ -68,7 +69,7 @@ pub struct Config {
     /// The declared queues. A name belongs to at most one.
     pub queues: Vec<Definition>,
     /// What is done with which request. Upstreams and queues exist.
-    pub routes: RouteTable,
+    pub routes: Arc<RouteTable>,
     /// The queue API.
     pub api: ApiSettings,
     /// Who may administer; empty means reading from this machine only.

@@ -38,7 +38,7 @@ use http::{Request, Response};
 use pingora::proxy::HttpProxy;
 use pingora::server::configuration::ServerConf;
 
-use crate::gate::Verdict;
+use crate::gate::{Gate, Verdict};
 use crate::identity::client_address::{Connection, TrustedProxies};
 
 pub use drain::Drain;
@@ -53,6 +53,12 @@ pub trait Judge: Send + Sync + 'static {
     /// The verdict on one request. Sees the head only; it is asked exactly once per request.
     fn judge(&self, parts: &Parts, connection: &Connection)
     -> impl Future<Output = Verdict> + Send;
+}
+
+impl Judge for Gate {
+    async fn judge(&self, parts: &Parts, connection: &Connection) -> Verdict {
+        Self::judge(self, parts, connection).await
+    }
 }
 
 /// The queue API as the proxy sees it: a tower service over whole request bodies, cloned per

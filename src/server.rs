@@ -119,12 +119,8 @@ impl Core {
         let cookies = CookieNames::new(&config.tokens.cookie)?;
         let visitors = VisitorCookies::new(cookies.clone(), &keyring);
         let chain = Chain::new(config.identity.clone(), visitors)?;
-        let mirror = Arc::new(Mirror::new(
-            store,
-            Arc::clone(&clock),
-            rand::random(),
-            config.queues.clone(),
-        ));
+        let mirror =
+            Arc::new(Mirror::new(store, Arc::clone(&clock), rand::random(), config.queues.clone()));
         patiently(|| mirror.open()).await?;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(QueueCollector::new(Arc::clone(&mirror))));

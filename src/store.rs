@@ -11,8 +11,8 @@
 pub mod contract;
 mod embedded;
 pub mod mirror;
+mod redis;
 mod settings;
-// mod redis;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::queue::settings::Settings;
 use crate::queue::{QueueName, Seq, UserTag};
 
 pub use embedded::embedded;
-// pub use redis::redis;
+pub use redis::redis;
 pub use settings::{RedisSettings, StoreSettings};
 
 /// A secret that all gateways on one store share. 32 bytes.

@@ -38,9 +38,12 @@ impl fmt::Debug for QueueCollector {
     }
 }
 
+/// Name, help and value of a gauge.
+type Gauge = (&'static str, &'static str, fn(&Picture) -> u64);
+
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let gauges: [(&str, &str, fn(&Picture) -> u64); 3] = [
+        let gauges: [Gauge; 3] = [
             ("anteroom_queue_waiting", "Users waiting, late ones included", Picture::waiting),
             ("anteroom_queue_active", "Tokens active", |picture| picture.active),
             ("anteroom_queue_capacity", "Most tokens active at once", |picture| {

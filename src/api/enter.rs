@@ -13,8 +13,8 @@ use crate::queue::UserSource;
 use crate::queue::command::Freshness;
 use crate::queue::settings::OnDuplicate;
 
-use super::caller::{Asker, Call, Early, early};
 use super::Api;
+use super::caller::{Asker, Call, Early, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,

@@ -18,8 +18,8 @@ use crate::queue::view::Status;
 use crate::store::mirror::LocalQueue;
 use crate::token::Claims;
 
-use super::caller::{Asker, Early, early};
 use super::Api;
+use super::caller::{Asker, Early, early};
 
 /// How often a stream looks whether something changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

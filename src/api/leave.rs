@@ -11,8 +11,8 @@ use crate::page::PageContext;
 use crate::problem::{Code, Problem};
 use crate::queue::view::Status;
 
-use super::caller::{Asker, Early, early};
 use super::Api;
+use super::caller::{Asker, Early, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,

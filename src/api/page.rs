@@ -20,8 +20,8 @@ use crate::route::return_target::ReturnTarget;
 use crate::store::mirror::Seen;
 use crate::token::Claims;
 
-use super::caller::{Asker, Call, Early, early};
 use super::Api;
+use super::caller::{Asker, Call, Early, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,

@@ -1,5 +1,7 @@
 //! From the text to settings: reads every section, then compares them with each other.
 
+use std::sync::Arc;
+
 use toml::de::DeTable;
 
 use super::raw::{Notes, Table};
@@ -48,7 +50,7 @@ pub(super) fn resolve<'a>(notes: &'a Notes<'a>, entries: &'a DeTable<'a>) -> Opt
         identity: identity.settings,
         upstreams: upstreams.into_iter().map(|upstream| upstream.settings).collect(),
         queues: queues.into_iter().filter_map(|queue| queue.definition).collect(),
-        routes: routes?,
+        routes: Arc::new(routes?),
         api: api.settings,
         admin,
         page,
