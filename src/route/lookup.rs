@@ -78,12 +78,13 @@ impl Lookup {
     }
 }
 
+/// A rank and the position of its route.
 type Ranked = (Vec<u8>, usize);
 
 #[derive(Debug, Default)]
 struct Tree {
-    whole: Router<Ranked>,
-    /// For each depth at which a `*` stands, what may stand before it.
+    whole: Option<Router<Ranked>>,
+    /// For each depth at which a `*` stands, the deepest first, what may stand before it.
     open: Vec<(usize, Router<Ranked>)>,
 }
 
@@ -92,13 +93,14 @@ impl Tree {
         let pattern = candidate.path;
         let router = if pattern.is_open() {
             let depth = pattern.depth();
-            let at = self.open.iter().position(|(known, _)| *known == depth).unwrap_or_else(|| {
-                self.open.push((depth, Router::new()));
-                self.open.len() - 1
-            });
+            let at = self.open.iter().position(|(known, _)| *known <= depth);
+            let at = at.unwrap_or(self.open.len());
+            if self.open.get(at).is_none_or(|(known, _)| *known != depth) {
+                self.open.insert(at, (depth, Router::new()));
+            }
             &mut self.open[at].1
         } else {
-            &mut self.whole
+            self.whole.get_or_insert_default()
         };
         let mut rank = pattern.rank();
         rank.push(candidate.method_rank);
@@ -108,25 +110,40 @@ impl Tree {
     }
 
     fn find(&self, path: &str) -> Option<(&[u8], usize)> {
-        let whole = self.whole.at(path).ok().map(|found| found.value);
+        let whole = self.whole.iter().filter_map(|router| router.at(path).ok());
         let open = self.open.iter().filter_map(|(depth, router)| {
             let start = first_segments(path, *depth)?;
-            router.at(start).ok().map(|found| found.value)
+            router.at(start).ok()
         });
-        let best = whole.into_iter().chain(open).max_by(|a, b| a.0.cmp(&b.0));
+        let mut best: Option<&Ranked> = None;
+        for found in whole.chain(open) {
+            // A path that ends beats `*`, and the deeper literals beat the shallower, so without a
+            // parameter on the way nothing that follows is more specific.
+            if found.params.is_empty() && best.is_none() {
+                best = Some(found.value);
+                break;
+            }
+            if best.is_none_or(|(rank, _)| *rank < found.value.0) {
+                best = Some(found.value);
+            }
+        }
         best.map(|(rank, index)| (rank.as_slice(), *index))
     }
 }
 
 /// The first `depth` segments of a path, if it has so many.
 fn first_segments(path: &str, depth: usize) -> Option<&str> {
-    if depth == 0 {
-        return Some("/");
+    if depth == 0 || path == "/" {
+        return (depth == 0).then_some("/");
     }
-    let segments = if path == "/" { 0 } else { path.bytes().filter(|b| *b == b'/').count() };
-    if segments < depth {
-        return None;
+    let mut slashes = 0;
+    for (at, byte) in path.bytes().enumerate() {
+        if byte == b'/' {
+            if slashes == depth {
+                return Some(&path[..at]);
+            }
+            slashes += 1;
+        }
     }
-    let end = path.match_indices('/').nth(depth).map_or(path.len(), |(at, _)| at);
-    Some(&path[..end])
+    (slashes == depth).then_some(path)
 }

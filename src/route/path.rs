@@ -127,6 +127,11 @@ impl PathPattern {
         })
     }
 
+    /// Whether it has any.
+    pub(super) fn has_parameters(&self) -> bool {
+        self.parameters().next().is_some()
+    }
+
     /// Whether it ends in `*`.
     pub(super) const fn is_open(&self) -> bool {
         self.open

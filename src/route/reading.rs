@@ -12,7 +12,8 @@
 //!
 //! All combinations of the kinds present are readings, and where hidden dot segments appear, the
 //! path with and without resolving them. More than [`MAX_KINDS`] kinds at once come from no honest
-//! client and are refused, which bounds the readings to sixteen and the work to sixteen passes.
+//! client and are refused, which bounds the readings to sixteen and the work to sixteen passes; in
+//! a path beyond [`LONG_BYTES`] a second kind is refused already.
 //!
 //! Readings are in *match form*: escapes of ASCII decoded, except `%2F` and `%25` (which are data
 //! where they remain); bytes beyond ASCII stay encoded. Patterns are brought into the same form.
@@ -26,6 +27,9 @@ use super::target::{Segments, TargetError, escape};
 
 /// The kinds of doubt that one target may hold at once.
 const MAX_KINDS: u32 = 3;
+
+/// A path beyond this may hold one kind only: a hostile target must not cost more than the request.
+const LONG_BYTES: usize = 2048;
 
 const BACKSLASH: u8 = 1;
 const PARAMETERS: u8 = 2;
@@ -85,7 +89,8 @@ impl<'a> Readings<'a> {
                 }
             }
         }
-        if kinds.count_ones() > MAX_KINDS {
+        let allowed = if path.len() > LONG_BYTES { 1 } else { MAX_KINDS };
+        if kinds.count_ones() > allowed {
             return Err(TargetError::Ambiguous);
         }
         let canonical = if decoded { read(path, 0, false).0.into() } else { path.into() };

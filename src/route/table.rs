@@ -331,6 +331,9 @@ impl RouteTable {
             });
         };
         let captures = |reading: &Reading<'_>| {
+            if !route.path.has_parameters() {
+                return Vec::new();
+            }
             let sought = Sought::new(reading.trimmed());
             route.path.captures(sought.form(route.case_insensitive))
         };

@@ -73,6 +73,9 @@ fn a_slash_that_is_data_has_no_reading_of_its_own() {
 fn too_many_doubts_composed_escapes_and_doubly_encoded_controls_are_refused() {
     assert!(Readings::of("/a%2Fb%5Cc;d").is_ok());
     assert_eq!(Readings::of("/a%2Fb%5Cc;d%3F").unwrap_err(), TargetError::Ambiguous);
+    let long = "x".repeat(LONG_BYTES);
+    assert!(Readings::of(&format!("/{long};a")).is_ok());
+    assert_eq!(Readings::of(&format!("/{long}%2F;a")).unwrap_err(), TargetError::Ambiguous);
     for composed in ["/gat%25%25365", "/%25%2536%2537ate", "/%256%2537ate"] {
         assert_eq!(Readings::of(composed).unwrap_err(), TargetError::Ambiguous, "{composed}");
     }
