@@ -9,6 +9,7 @@ use super::*;
 
 /// How one back end reads a path.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent habits")]
 struct BackEnd {
     /// How often it decodes before it splits; 0: it splits first and decodes each segment.
     decodings: usize,

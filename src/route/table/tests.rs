@@ -59,7 +59,7 @@ pub(super) fn table(routes: Vec<Route>) -> RouteTable {
     RouteTable::new(routes, Vec::new(), "/_queue", None).unwrap()
 }
 
-pub(super) fn get<'a>(target: &'a str) -> RouteRequest<'a> {
+pub(super) fn get(target: &str) -> RouteRequest<'_> {
     RouteRequest { method: &Method::GET, target, host: Some("shop.example") }
 }
 
@@ -347,7 +347,7 @@ proptest! {
             let mut parts = text.split("{p}");
             let mut named = parts.next().unwrap_or_default().to_owned();
             for (number, part) in parts.enumerate() {
-                named.push_str(&format!("{{p{number}}}{part}"));
+                named = format!("{named}{{p{number}}}{part}");
             }
             PathPattern::parse(if named.is_empty() { "/" } else { &named }).unwrap()
         }).collect();
