@@ -35,6 +35,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::admin::AdminToken;
 use crate::gate::Gate;
+use crate::identity::client_address::Connection;
 use crate::problem::{Code, Problem};
 
 pub use settings::{ApiSettings, SimpleSettings};
@@ -97,7 +98,13 @@ impl QueueApi {
     }
 
     async fn serve(self, request: Request<Bytes>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        // What a router outside left there, such as its own path parameters, is not ours.
+        let connection = parts.extensions.remove::<Connection>();
+        parts.extensions.clear();
+        if let Some(connection) = connection {
+            parts.extensions.insert(connection);
+        }
         let hot = parts
             .uri
             .path()

@@ -122,7 +122,7 @@ impl Core {
         let mirror =
             Arc::new(Mirror::new(store, Arc::clone(&clock), rand::random(), config.queues.clone()));
         patiently(|| mirror.open()).await?;
-        let mut registry = Registry::default();
+        let mut registry = Registry::with_prefix("anteroom");
         registry.register_collector(Box::new(QueueCollector::new(Arc::clone(&mirror))));
         let gate = Arc::new(Gate::new(GateParts {
             routes: Arc::clone(&config.routes),

@@ -3,6 +3,8 @@
 
 mod settings;
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 pub use settings::{LogFormat, LogSettings};
@@ -17,7 +19,10 @@ pub fn start(settings: &LogSettings) -> Result<(), tracing_subscriber::filter::P
         Ok(filter) if !filter.is_empty() => EnvFilter::try_new(filter)?,
         _ => EnvFilter::try_new(&settings.filter)?,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // Only the first subscriber of a process counts; tests start several gateways in one.
     let _ = match settings.format {
         LogFormat::Text => builder.try_init(),

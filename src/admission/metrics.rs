@@ -44,11 +44,9 @@ type Gauge = (&'static str, &'static str, fn(&Picture) -> u64);
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let gauges: [Gauge; 3] = [
-            ("anteroom_queue_waiting", "Users waiting, late ones included", Picture::waiting),
-            ("anteroom_queue_active", "Tokens active", |picture| picture.active),
-            ("anteroom_queue_capacity", "Most tokens active at once", |picture| {
-                picture.settings.capacity
-            }),
+            ("queue_waiting", "Users waiting, late ones included", Picture::waiting),
+            ("queue_active", "Tokens active", |picture| picture.active),
+            ("queue_capacity", "Most tokens active at once", |picture| picture.settings.capacity),
         ];
         for (name, help, of) in gauges {
             let kind = ConstGauge::new(0i64).metric_type();
@@ -60,7 +58,7 @@ impl Collector for QueueCollector {
         }
         let help = "Users admitted since the queue was created";
         let kind = ConstCounter::new(0u64).metric_type();
-        let mut family = encoder.encode_descriptor("anteroom_queue_admitted", help, None, kind)?;
+        let mut family = encoder.encode_descriptor("queue_admitted", help, None, kind)?;
         for (queue, value) in self.sums(|picture| picture.admitted) {
             ConstCounter::new(value).encode(family.encode_family(&[("queue", queue)])?)?;
         }

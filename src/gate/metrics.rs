@@ -46,7 +46,7 @@ impl GateMetrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
-            "anteroom_gate_decisions",
+            "gate_decisions",
             "Decisions of the gate by queue (name or template)",
             Family::clone(&metrics.decisions),
         );
