@@ -37,6 +37,11 @@ impl Leases {
         }
     }
 
+    /// Whether `seq` has been seen admitted, even if that has ended.
+    pub(super) fn knows(&self, seq: u64) -> bool {
+        self.by_seq.read().contains_key(&seq)
+    }
+
     /// The lease of `seq` if `owner` has it and it holds for `margin` longer than `now`.
     pub(super) fn get(
         &self,

@@ -364,7 +364,8 @@ impl LocalQueue {
         {
             return Some(Seen::Gone(Gone::Unknown));
         }
-        if picture.ranks.is_gone(seq) {
+        // A place that was admitted after this picture was taken still looks as if it waited.
+        if self.leases.knows(seq) || picture.ranks.is_gone(seq) {
             return None;
         }
         let place = claims.place;

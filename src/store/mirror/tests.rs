@@ -1,1 +1,186 @@
-//! The mirror against the embedded store.
+//! The mirror in front of the embedded store: what it answers alone, and what it must not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::queue::command::{AdmitBy, Entered, Gone, Left};
+use crate::queue::definition::Definition;
+use crate::queue::settings::Settings;
+use crate::queue::{QueueName, QueueTemplate, UserSource, UserTag};
+use crate::store::embedded;
+use crate::token::Claims;
+
+use super::{LocalQueue, Mirror, Seen};
+
+struct Bench {
+    clock: Arc<ManualClock>,
+    gateways: Vec<(Mirror, Arc<LocalQueue>)>,
+}
+
+/// Several gateways on one store.
+async fn bench(settings: Settings, gateways: u64) -> Bench {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000_000)));
+    let store = embedded(Arc::clone(&clock) as Arc<dyn Clock>);
+    let name = QueueName::new("deal-1").unwrap();
+    let definition = Definition {
+        template: QueueTemplate::Fixed(name.clone()),
+        settings,
+        identity: None,
+        max_instances: 1,
+        text_hash: 7,
+    };
+    let mut all = Vec::new();
+    for gateway in 0..gateways {
+        let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        let mirror = Mirror::new(Arc::clone(&store), clock, gateway, vec![definition.clone()]);
+        mirror.open().await.unwrap();
+        let queue = mirror.queue(&name).await.unwrap().unwrap();
+        all.push((mirror, queue));
+    }
+    Bench { clock, gateways: all }
+}
+
+impl Bench {
+    fn queue(&self, gateway: usize) -> &LocalQueue {
+        &self.gateways[gateway].1
+    }
+
+    async fn enter(&self, gateway: usize, user: u8) -> Claims {
+        let entered = self.queue(gateway).enter(UserTag([user; 8])).await.unwrap();
+        let place = match entered.value {
+            Entered::Waiting(place, _) | Entered::Late(place) | Entered::Active { place, .. } => {
+                place
+            }
+            refused => panic!("{refused:?}"),
+        };
+        Claims {
+            source: UserSource::Visitor,
+            owner: UserTag([user; 8]),
+            incarnation: entered.incarnation,
+            place,
+            lease_end: None,
+        }
+    }
+
+    async fn later(&self, span: Duration) {
+        self.clock.advance(span);
+        for (_, queue) in &self.gateways {
+            queue.pull().await.unwrap();
+        }
+    }
+}
+
+fn rank(seen: Seen) -> u64 {
+    match seen {
+        Seen::Waiting { rank, .. } => rank,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_user_admitted_by_the_fast_track_may_pass_at_once() {
+    let bench = bench(Settings::new(1), 1).await;
+    let alice = bench.enter(0, 1).await;
+    assert!(matches!(bench.queue(0).poll(&alice).await.unwrap(), Seen::Active { .. }));
+    assert!(matches!(bench.queue(0).pass(&alice).await.unwrap(), Seen::Active { .. }));
+    let bob = bench.enter(0, 2).await;
+    assert_eq!(rank(bench.queue(0).pass(&bob).await.unwrap()), 1);
+}
+
+#[tokio::test]
+async fn a_poll_does_not_claim_and_a_pass_does() {
+    let bench = bench(Settings::new(1), 1).await;
+    let alice = bench.enter(0, 1).await;
+    let claim_end = bench.queue(0).now().plus(Duration::from_secs(45));
+    let Seen::Active { until, .. } = bench.queue(0).poll(&alice).await.unwrap() else { panic!() };
+    assert_eq!(until, claim_end);
+    bench.later(SECOND).await;
+    let Seen::Active { until, .. } = bench.queue(0).pass(&alice).await.unwrap() else { panic!() };
+    assert_eq!(until, bench.queue(0).now().plus(Duration::from_secs(600)));
+}
+
+#[tokio::test]
+async fn who_left_is_gone_at_once_here_and_within_half_a_second_elsewhere() {
+    let bench = bench(Settings::new(1), 2).await;
+    let alice = bench.enter(0, 1).await;
+    for gateway in [0, 1] {
+        bench.later(SECOND).await;
+        assert!(matches!(bench.queue(gateway).pass(&alice).await.unwrap(), Seen::Active { .. }));
+    }
+    let bob = bench.enter(0, 2).await;
+    let left = bench.queue(0).leave(alice.owner, Some(alice.place.seq)).await.unwrap();
+    assert_eq!(left, Left::Gave);
+    assert_eq!(bench.queue(0).pass(&alice).await.unwrap(), Seen::Gone(Gone::Unknown));
+    // The other gateway has not heard of it, but its copy may not vouch for longer than this.
+    bench.clock.advance(Duration::from_millis(501));
+    assert_eq!(bench.queue(1).pass(&alice).await.unwrap(), Seen::Gone(Gone::Unknown));
+    // The slot is free only now, so nobody else was in meanwhile.
+    assert_eq!(bench.queue(0).admit(10, AdmitBy::Tick).await.unwrap().count, 1);
+    bench.later(SECOND).await;
+    assert!(matches!(bench.queue(1).pass(&bob).await.unwrap(), Seen::Active { .. }));
+}
+
+#[tokio::test]
+async fn a_revocation_reaches_a_gateway_with_its_next_picture() {
+    let bench = bench(Settings::new(1), 2).await;
+    let alice = bench.enter(0, 1).await;
+    bench.later(SECOND).await;
+    assert!(matches!(bench.queue(1).pass(&alice).await.unwrap(), Seen::Active { .. }));
+    bench.queue(0).leave(alice.owner, Some(alice.place.seq)).await.unwrap();
+    bench.later(Duration::from_millis(100)).await;
+    assert_eq!(bench.queue(1).pass(&alice).await.unwrap(), Seen::Gone(Gone::Unknown));
+}
+
+#[tokio::test]
+async fn a_waiter_who_left_does_not_wait_in_an_old_picture() {
+    let bench = bench(Settings::new(1), 1).await;
+    bench.enter(0, 1).await;
+    let bob = bench.enter(0, 2).await;
+    let carol = bench.enter(0, 3).await;
+    bench.later(SECOND).await;
+    bench.queue(0).leave(bob.owner, Some(bob.place.seq)).await.unwrap();
+    assert_eq!(bench.queue(0).poll(&bob).await.unwrap(), Seen::Gone(Gone::Unknown));
+    bench.later(SECOND).await;
+    assert_eq!(bench.queue(0).poll(&bob).await.unwrap(), Seen::Gone(Gone::Unknown));
+    assert_eq!(rank(bench.queue(0).poll(&carol).await.unwrap()), 1);
+}
+
+#[tokio::test]
+async fn an_absent_waiter_is_passed_over_and_speaks_up_again_at_the_same_place() {
+    let bench =
+        bench(Settings { waiting_ttl: Duration::from_secs(60), ..Settings::new(1) }, 1).await;
+    bench.enter(0, 1).await;
+    let (bob, carol) = (bench.enter(0, 2).await, bench.enter(0, 3).await);
+    for _ in 0..20 {
+        bench.later(Duration::from_secs(10)).await;
+        bench.queue(0).poll(&carol).await.unwrap();
+        bench.queue(0).tend(1, 1 << 16).await.unwrap();
+    }
+    bench.later(SECOND).await;
+    assert_eq!(rank(bench.queue(0).poll(&carol).await.unwrap()), 1);
+    assert_eq!(rank(bench.queue(0).poll(&bob).await.unwrap()), 1);
+    bench.later(SECOND).await;
+    assert_eq!(rank(bench.queue(0).poll(&carol).await.unwrap()), 2);
+}
+
+#[tokio::test]
+async fn a_token_of_another_incarnation_is_over() {
+    let bench = bench(Settings::new(1), 1).await;
+    let alice = bench.enter(0, 1).await;
+    let old = Claims { incarnation: alice.incarnation - 1, ..alice };
+    assert_eq!(bench.queue(0).pass(&old).await.unwrap(), Seen::Gone(Gone::Unknown));
+}
+
+#[tokio::test]
+async fn a_lease_is_not_honoured_in_its_last_moments() {
+    let bench = bench(Settings::new(1), 1).await;
+    let alice = bench.enter(0, 1).await;
+    assert!(matches!(bench.queue(0).pass(&alice).await.unwrap(), Seen::Active { .. }));
+    bench.later(Duration::from_millis(600_000 - 300)).await;
+    assert!(matches!(bench.queue(0).pass(&alice).await.unwrap(), Seen::Active { .. }));
+    bench.later(Duration::from_millis(100)).await;
+    assert_eq!(bench.queue(0).pass(&alice).await.unwrap(), Seen::Gone(Gone::Expired));
+}
