@@ -11,6 +11,7 @@ mod identity;
 mod jwt;
 mod log;
 mod networks;
+mod notes;
 mod origin;
 mod page;
 mod problem;
@@ -19,6 +20,7 @@ mod raw;
 mod resolve;
 mod route;
 mod server;
+mod spelling;
 mod store;
 mod summary;
 mod syntax;
@@ -43,10 +45,10 @@ use crate::store::StoreSettings;
 use crate::telemetry::LogSettings;
 use crate::token::TokenSettings;
 
-use self::raw::Notes;
+use self::notes::Notes;
 
+pub use notes::Availability;
 pub use problem::{Cause, Problem, Report, Warning, Warnings};
-pub use raw::Availability;
 pub use summary::Summary;
 
 /// The default configuration, as `anteroom default-config` prints it: the smallest useful one, with
@@ -68,7 +70,7 @@ pub struct Config {
     pub upstreams: Vec<UpstreamSettings>,
     /// The declared queues. A name belongs to at most one.
     pub queues: Vec<Definition>,
-    /// What is done with which request. Upstreams and queues exist.
+    /// What is done with which request; upstreams and queues in it exist. Shared with requests.
     pub routes: Arc<RouteTable>,
     /// The queue API.
     pub api: ApiSettings,

@@ -3,6 +3,8 @@
 //!
 //! `BLESS=1 cargo test --test config` writes the expected reports of `invalid/` anew.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what it expects by failing")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -172,7 +174,7 @@ fn keys_of_default() -> BTreeSet<String> {
     let (mut table, mut keys) = (String::new(), BTreeSet::new());
     for line in read("gateway.toml").lines().map(|line| line.trim_start_matches("# ").trim()) {
         if let Some(header) = line.strip_prefix('[') {
-            table = header.trim_start_matches('[').split(']').next().unwrap().to_owned();
+            header.trim_start_matches('[').split(']').next().unwrap().clone_into(&mut table);
         } else if let Some(entry) = line.strip_prefix("{ ") {
             let inner = entry.split(", ").filter_map(|part| part.split_once(" = "));
             keys.extend(inner.map(|(key, _)| format!("{table}.tokens.{key}")));
@@ -188,7 +190,7 @@ fn keys_of_documentation() -> BTreeSet<String> {
     let (mut table, mut keys) = (String::new(), BTreeSet::new());
     for line in read("docs/configuration.md").lines() {
         if let Some(heading) = line.strip_prefix("## ") {
-            table = heading.trim_matches(['`', '[', ']']).to_owned();
+            heading.trim_matches(['`', '[', ']']).clone_into(&mut table);
         } else if let Some(row) = line.strip_prefix("| `")
             && let Some((key, _)) = row.split_once('`')
         {
@@ -297,7 +299,8 @@ gateway.toml:12:13: queue[0].claim_ttl: warning: 5s to come when called is short
 must ask every 2.2 s
 gateway.toml:13:15: queue[0].waiting_ttl: warning: a tab in the background speaks once a minute: \
 under 2m one lost request costs the place in line
-gateway.toml:16:8: bypass[0].path: warning: this lifts the gate of every route, whatever its path";
+gateway.toml:16:8: bypass[0].path: warning: this lifts the gate of every route, whatever its path
+";
     assert_eq!(warnings.to_string(), expected);
 }
 
@@ -369,7 +372,8 @@ upstream:  shop at 10.1.0.1:8443, shop.internal:8443
 queue:     sale: capacity 10, 0.5 a second, active for 20m, 30s to come, silent for 4m, sliding up \
 to 2h, mode queue_all, opens 2026-11-27T08:00:00Z, closes 2026-11-27T20:00:00Z, identity jwt
 queue:     deal-{product_id}: capacity 10, 0.5 a second, active for 10m, 45s to come, silent for 3m
-routes:    2, 2 gated; API under /-/queue, with the compatibility set";
+routes:    2, 2 gated; API under /-/queue, with the compatibility set
+";
     assert_eq!(config.summary().to_string(), expected);
 }
 

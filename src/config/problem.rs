@@ -109,7 +109,8 @@ pub struct Warning {
     pub text: String,
 }
 
-/// All warnings about one file, in its order; often none. Shown like a [`Report`].
+/// All warnings about one file, in its order; often none. Shown like a [`Report`],
+/// each on a line that ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warnings {
     /// The file as it was named.
@@ -120,12 +121,9 @@ pub struct Warnings {
 
 impl fmt::Display for Warnings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, warning) in self.list.iter().enumerate() {
-            if at > 0 {
-                f.write_str("\n")?;
-            }
+        for warning in &self.list {
             place(f, &self.file, warning.line, warning.column, &warning.key)?;
-            write!(f, "warning: {}", warning.text)?;
+            writeln!(f, "warning: {}", warning.text)?;
         }
         Ok(())
     }

@@ -4,8 +4,6 @@
 //! unknown. Nothing here stops at a mistake; each one is noted and reading goes on. What a value
 //! means is for the sections.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -16,94 +14,10 @@ use toml::de::{DeTable, DeValue};
 
 use crate::clock::Timestamp;
 
-use super::problem::{Cause, Problem, Warning};
-use super::syntax::Mistake;
+use super::notes::{Availability, Notes};
+use super::problem::Cause;
+use super::spelling::nearest;
 use super::units;
-
-/// Where values of the environment come from.
-pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// What reading one file has brought up so far.
-pub(super) struct Notes<'a> {
-    text: &'a str,
-    /// Relative paths start here: the directory of the file.
-    directory: PathBuf,
-    environment: Environment<'a>,
-    /// The text is not sound TOML: something may be missing only because it could not be parsed.
-    broken: bool,
-    problems: RefCell<Vec<Problem>>,
-    warnings: RefCell<Vec<Warning>>,
-    known: RefCell<BTreeMap<String, Availability>>,
-}
-
-/// Whether this version can do what a key asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Availability {
-    /// Yes.
-    Now,
-    /// Not yet: the key is refused with "comes in a later version".
-    Later,
-}
-
-impl<'a> Notes<'a> {
-    pub(super) fn new(text: &'a str, file: &Path, environment: Environment<'a>) -> Self {
-        Self {
-            text,
-            directory: file.parent().map(Path::to_path_buf).unwrap_or_default(),
-            environment,
-            broken: false,
-            problems: RefCell::default(),
-            warnings: RefCell::default(),
-            known: RefCell::default(),
-        }
-    }
-
-    /// Notes where the text is not TOML.
-    pub(super) fn syntax(&mut self, mistakes: Vec<Mistake>) {
-        for Mistake { at, message } in mistakes {
-            self.broken = true;
-            self.problem(at, "", Cause::Syntax { message });
-        }
-    }
-
-    fn problem(&self, at: usize, key: &str, cause: Cause) {
-        let (line, column) = self.place(at);
-        self.problems.borrow_mut().push(Problem { line, column, key: key.to_owned(), cause });
-    }
-
-    /// Line and column, both from 1, of a byte of the text.
-    fn place(&self, at: usize) -> (usize, usize) {
-        let before = self.text.get(..at).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        (line, column)
-    }
-
-    /// A variable of the environment; an empty one counts as absent.
-    pub(super) fn environment(&self, name: &str) -> Option<String> {
-        (self.environment)(name).filter(|value| !value.is_empty())
-    }
-
-    /// The problems and warnings, in the order of the file.
-    pub(super) fn into_lists(self) -> (Vec<Problem>, Vec<Warning>) {
-        let mut problems = self.problems.into_inner();
-        problems.sort_by_key(|problem| (problem.line, problem.column));
-        let mut warnings = self.warnings.into_inner();
-        warnings.sort_by_key(|warning| (warning.line, warning.column));
-        (problems, warnings)
-    }
-
-    /// The keys that were asked for, without the indices of lists and without tables.
-    pub(super) fn into_known(self) -> BTreeMap<String, Availability> {
-        let mut known = self.known.into_inner();
-        let tables: Vec<String> = known
-            .keys()
-            .filter_map(|key| key.rsplit_once('.').map(|(table, _)| table.to_owned()))
-            .collect();
-        known.retain(|key, _| !tables.contains(key));
-        known
-    }
-}
 
 /// A table of the file, or one that is not there and so has no keys.
 pub(super) struct Table<'a> {
@@ -149,7 +63,7 @@ impl<'a> Table<'a> {
                 path.push(part);
             }
         }
-        self.notes.known.borrow_mut().insert(path, availability);
+        self.notes.know(path, availability);
     }
 
     fn value(&self, key: &str) -> Value<'a> {
@@ -219,14 +133,7 @@ impl<'a> Table<'a> {
 
     /// Warns about this table as a whole.
     pub(super) fn warn(&self, text: impl Display) {
-        let value = Value {
-            notes: self.notes,
-            path: self.path.clone(),
-            at: self.at,
-            raw: None,
-            secret: false,
-        };
-        value.warn(text);
+        self.notes.warning(self.at, &self.path, text.to_string());
     }
 
     /// `line 12`, to point at this table from another problem.
@@ -272,7 +179,7 @@ impl<'a> Value<'a> {
 
     /// Reports that the key is needed, if it is absent.
     pub(super) fn required(self, expected: impl Display) -> Self {
-        if self.raw.is_none() && !self.notes.broken {
+        if self.raw.is_none() && !self.notes.is_broken() {
             let cause = Cause::Missing { expected: expected.to_string() };
             self.notes.problem(self.at, &self.path, cause);
         }
@@ -293,7 +200,7 @@ impl<'a> Value<'a> {
     /// Reports that the value does not fit together with others, unless the text is not sound TOML:
     /// the others may then be missing only for that reason.
     pub(super) fn contradicts(&self, found: impl Display, expected: impl Display) {
-        if !self.notes.broken {
+        if !self.notes.is_broken() {
             self.refuse(found, expected);
         }
     }
@@ -318,9 +225,7 @@ impl<'a> Value<'a> {
 
     /// Warns about the value.
     pub(super) fn warn(&self, text: impl Display) {
-        let (line, column) = self.notes.place(self.at);
-        let warning = Warning { line, column, key: self.path.clone(), text: text.to_string() };
-        self.notes.warnings.borrow_mut().push(warning);
+        self.notes.warning(self.at, &self.path, text.to_string());
     }
 
     /// The value as it may be shown in a report.
@@ -502,9 +407,7 @@ impl<'a> Value<'a> {
 
     /// A path to a file: relative paths start at the directory of the configuration file.
     pub(super) fn file_path(&self) -> Option<PathBuf> {
-        self.parsed("the path of a file", |text| {
-            (!text.is_empty()).then(|| self.notes.directory.join(text))
-        })
+        self.parsed("the path of a file", |text| (!text.is_empty()).then(|| self.notes.path(text)))
     }
 
     /// The content of the file named here.
@@ -554,46 +457,5 @@ pub(super) fn one_of(words: &[&str]) -> String {
     match quoted.as_slice() {
         [only] => only.clone(),
         all => format!("one of {}{more}", all.join(", ")),
-    }
-}
-
-/// The candidate that is spelt almost like `word`: at most one edit in three letters.
-fn nearest(word: &str, candidates: &[&'static str]) -> Option<&'static str> {
-    let edits = |candidate: &&&'static str| distance(word, candidate);
-    let best = candidates.iter().min_by_key(edits)?;
-    (distance(word, best) * 3 <= word.len().max(best.len())).then_some(best)
-}
-
-/// How many letters have to be added, dropped or changed (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    // Long words cannot be near any key; this also bounds the work.
-    if a.len() > 40 {
-        return usize::MAX / 4;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (at, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (column, y) in b.bytes().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slip_of_the_pen_finds_the_key_that_was_meant() {
-        let known = ["waiting_ttl", "claim_ttl", "capacity"];
-        assert_eq!(nearest("wating_ttl", &known), Some("waiting_ttl"));
-        assert_eq!(nearest("waitingTtl", &known), Some("waiting_ttl"));
-        assert_eq!(nearest("banana", &known), None);
-        assert_eq!(nearest(&"x".repeat(5000), &known), None);
-        assert_eq!(nearest("x", &[]), None);
     }
 }

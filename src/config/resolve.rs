@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
-use super::raw::{Notes, Table};
+use super::notes::Notes;
+use super::raw::Table;
 use super::{
     Config, admin, api, identity, log, page, queue, route, server, store, tokens, upstream,
 };

@@ -11,7 +11,8 @@ use crate::store::StoreSettings;
 use super::Config;
 use super::units::show_duration;
 
-/// Shows a [`Config`] as `anteroom check` prints it. No secret is in it.
+/// Shows a [`Config`] as `anteroom check` prints it, in lines that end. No secret is
+/// in it.
 #[derive(Debug)]
 pub struct Summary<'a>(pub(super) &'a Config);
 
@@ -55,8 +56,8 @@ impl fmt::Display for Summary<'_> {
         let gated = routes.iter().filter(|route| route.gated.is_some()).count();
         write!(f, "routes:    {}, {gated} gated", routes.len())?;
         match &config.api.simple {
-            Some(_) => write!(f, "; API under {}, with the compatibility set", config.api.prefix),
-            None => write!(f, "; API under {}", config.api.prefix),
+            Some(_) => writeln!(f, "; API under {}, with the compatibility set", config.api.prefix),
+            None => writeln!(f, "; API under {}", config.api.prefix),
         }
     }
 }
