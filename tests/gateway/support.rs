@@ -417,3 +417,8 @@ impl RunningGateway {
         .await;
     }
 }
+
+/// A route to the upstream `shop`.
+pub fn shop_route() -> Arc<anteroom::route::Route> {
+    Arc::new(anteroom::route::Route { upstream: "shop".into() })
+}
