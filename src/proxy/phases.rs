@@ -117,7 +117,7 @@ impl<G: Judge, A: Api> ProxyHttp for Gateway<G, A> {
         request: &mut RequestHeader,
         context: &mut Context,
     ) -> pingora::Result<()> {
-        headers::prepare_request(request, session.req_header(), context, &self.trusted_proxies)
+        headers::prepare_request(request, session.req_header(), context)
     }
 
     async fn request_body_filter(

@@ -9,8 +9,9 @@ mod streams;
 
 use std::convert::Infallible;
 
+use anteroom::gate::headers::Passage;
 use anteroom::gate::{Forward, HeaderEdits, Verdict};
-use anteroom::identity::client_address::Connection;
+use anteroom::identity::client_address::{Client, Connection, TrustedProxies};
 use anteroom::problem::{Code, Problem};
 use anteroom::proxy::{Api, Judge};
 use axum::body::Body;
@@ -21,11 +22,11 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use crate::support::{RunningGateway, Setup, shop_route};
 
 /// The stand-in.
-#[derive(Debug)]
-pub struct TestGate;
+#[derive(Debug, Default)]
+pub struct TestGate(pub TrustedProxies);
 
 impl Judge for TestGate {
-    async fn judge(&self, parts: &Parts, _connection: &Connection) -> Verdict {
+    async fn judge(&self, parts: &Parts, connection: &Connection) -> Verdict {
         let path = parts.uri.path();
         assert!(!path.starts_with("/panic"), "the gate was asked to panic");
         if path.starts_with("/_queue/") {
@@ -43,12 +44,8 @@ impl Judge for TestGate {
                 set: vec![(header("x-queue-user"), HeaderValue::from_static("alice"))],
                 append: Vec::new(),
             },
-            response: HeaderEdits {
-                remove: vec![header("x-queue-status")],
-                set: Vec::new(),
-                append: vec![(header("set-cookie"), HeaderValue::from_static("from=gate"))],
-            },
-            client: None,
+            passage: Passage::default(),
+            client: Client::resolve(&parts.headers, connection, &self.0),
         }))
     }
 }
@@ -76,5 +73,6 @@ pub fn test_api() -> impl Api {
 
 /// A gateway with the stand-in gate and the small API.
 pub async fn gateway(setup: Setup) -> RunningGateway {
-    setup.start(TestGate, test_api()).await
+    let gate = TestGate(setup.trusted_proxies.clone());
+    setup.start(gate, test_api()).await
 }

@@ -38,7 +38,9 @@ async fn a_drain_waits_for_the_request_in_flight_and_takes_no_more() {
     assert_eq!(idle.get("/deny").await.status(), 429);
     let mut busy = gateway.connect().await;
     busy.send("GET /open HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    gateway.until(|gateway| !shop.seen.requests().is_empty() && gateway.drain.in_flight() == 1).await;
+    gateway
+        .until(|gateway| !shop.seen.requests().is_empty() && gateway.drain.in_flight() == 1)
+        .await;
     gateway.stop();
     assert!(idle.is_closed().await, "a connection that waits for nothing is let go");
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
@@ -81,9 +83,10 @@ async fn a_unix_socket_serves_like_any_other_and_is_removed_at_the_end() {
     let path = dir.path().join("gateway.sock");
     let mut setup = Setup::with_shop(&[shop.address]);
     setup.trusted_proxies.unix = true;
+    let gate = TestGate(setup.trusted_proxies.clone());
     let listen =
         [Listen::Unix(path.clone()), Listen::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], 0)))];
-    let gateway = setup.start_on(&listen, TestGate, test_api()).await;
+    let gateway = setup.start_on(&listen, gate, test_api()).await;
     let mut client = UnixStream::connect(&path).await.unwrap();
     client
         .write_all(

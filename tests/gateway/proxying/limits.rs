@@ -94,7 +94,9 @@ async fn odd_bytes_in_a_header_value_cost_nobody_anything() {
     let gateway = gateway(Setup::with_shop(&[shop.address])).await;
     let mut client = gateway.connect().await;
     client
-        .send(b"GET /open HTTP/1.1\r\nHost: a\r\nX-Queue-Token: \xff\xfe\r\nCookie: \xc3\x28\r\n\r\n")
+        .send(
+            b"GET /open HTTP/1.1\r\nHost: a\r\nX-Queue-Token: \xff\xfe\r\nCookie: \xc3\x28\r\n\r\n",
+        )
         .await;
     assert_eq!(client.answer().await.status(), 200);
 }

@@ -120,7 +120,7 @@ const EVENTS: &str = "GET /_queue/events HTTP/1.1\r\nHost: a\r\n\r\n";
 async fn events_are_sent_one_by_one_and_the_connection_is_kept_after_the_last() {
     let (send, events) = mpsc::channel(1);
     let setup = Setup::with_shop(&[nobody().await]);
-    let gateway = setup.start(TestGate, stream_api(events)).await;
+    let gateway = setup.start(TestGate::default(), stream_api(events)).await;
     let mut client = gateway.connect().await;
     client.send(EVENTS).await;
     let head = client.head().await.unwrap();
@@ -138,7 +138,7 @@ async fn events_are_sent_one_by_one_and_the_connection_is_kept_after_the_last() 
 async fn http_1_0_gets_a_stream_that_ends_with_the_connection() {
     let (send, events) = mpsc::channel(1);
     let setup = Setup::with_shop(&[nobody().await]);
-    let gateway = setup.start(TestGate, stream_api(events)).await;
+    let gateway = setup.start(TestGate::default(), stream_api(events)).await;
     let mut client = gateway.connect().await;
     client.send("GET /_queue/events HTTP/1.0\r\n\r\n").await;
     send.send("data: 1\n\n").await.unwrap();
@@ -152,7 +152,7 @@ async fn http_1_0_gets_a_stream_that_ends_with_the_connection() {
 async fn a_client_that_leaves_a_stream_is_noticed_at_once() {
     let (send, events) = mpsc::channel(1);
     let setup = Setup::with_shop(&[nobody().await]);
-    let gateway = setup.start(TestGate, stream_api(events)).await;
+    let gateway = setup.start(TestGate::default(), stream_api(events)).await;
     let mut client = gateway.connect().await;
     client.send(EVENTS).await;
     client.head().await.unwrap();
@@ -166,7 +166,7 @@ async fn a_client_that_leaves_a_stream_is_noticed_at_once() {
 async fn a_stop_ends_event_streams_instead_of_waiting_for_them() {
     let (send, events) = mpsc::channel(1);
     let setup = Setup::with_shop(&[nobody().await]);
-    let gateway = setup.start(TestGate, stream_api(events)).await;
+    let gateway = setup.start(TestGate::default(), stream_api(events)).await;
     let mut client = gateway.connect().await;
     client.send(EVENTS).await;
     client.head().await.unwrap();
