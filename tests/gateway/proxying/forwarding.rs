@@ -193,3 +193,87 @@ async fn a_request_hidden_behind_an_upgrade_or_odd_framing_never_reaches_the_ups
         assert!(framings < 2, "{request:?}");
     }
 }
+
+#[tokio::test]
+async fn an_upstreams_early_answer_reaches_a_client_that_sends_first_and_reads_later() {
+    let shop = Upstream::run(script(|mut wire, seen| async move {
+        while let Some(request) = wire.head().await {
+            wire.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
+            // It reads on, as a server should; the gateway must not cut the client short.
+            wire.body(&request).await;
+            seen.record(request);
+        }
+    }))
+    .await;
+    let gateway = gateway(Setup::with_shop(&[shop.address])).await;
+    for _ in 0..5 {
+        let mut client = gateway.connect().await;
+        client.send("POST /buy HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n").await;
+        client.send(vec![b'x'; 3_000_000]).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status(), answer.text()), (403, "no"));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_answers_early_and_closes_still_has_its_answer_delivered() {
+    let shop = Upstream::run(script(|mut wire, seen| async move {
+        seen.record(wire.head().await.unwrap());
+        wire.send("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno")
+            .await;
+    }))
+    .await;
+    let gateway = gateway(Setup::with_shop(&[shop.address])).await;
+    for _ in 0..5 {
+        let mut client = gateway.connect().await;
+        client.send("POST /buy HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n").await;
+        client.send(vec![b'x'; 3_000_000]).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status(), answer.text()), (413, "no"));
+    }
+}
+
+#[tokio::test]
+async fn a_tls_upstream_that_does_not_speak_tls_is_a_502_and_hears_no_request() {
+    let shop = Upstream::hello().await;
+    let mut setup = Setup::with_shop(&[shop.address]);
+    setup.shop.tls_server_name = Some("shop.example".into());
+    setup.shop.connect_timeout = Duration::from_millis(200);
+    let gateway = gateway(setup).await;
+    let answer = gateway.connect().await.get("/open").await;
+    assert_eq!((answer.status(), answer.problem().as_str()), (502, "UPSTREAM_UNAVAILABLE"));
+    assert!(shop.seen.requests().is_empty());
+}
+
+#[tokio::test]
+async fn answers_are_framed_for_the_clients_version_and_method() {
+    let shop = Upstream::run(script(|mut wire, seen| async move {
+        while let Some(request) = wire.head().await {
+            let answer = match request.target() {
+                "/chunked" => {
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+                }
+                "/nothing" => "HTTP/1.1 204 No Content\r\n\r\n",
+                "/cached" => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n",
+                _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
+            };
+            seen.record(request);
+            wire.send(answer).await;
+        }
+    }))
+    .await;
+    let gateway = gateway(Setup::with_shop(&[shop.address])).await;
+    let mut old = gateway.connect().await;
+    old.send("GET /chunked HTTP/1.0\r\n\r\n").await;
+    let answer = old.answer().await;
+    assert_eq!((answer.text(), answer.header("transfer-encoding")), ("ok", None));
+
+    let mut client = gateway.connect().await;
+    for round in 0..2 {
+        client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.head().await.unwrap().header("content-length"), Some("2"), "{round}");
+        assert_eq!(client.get("/nothing").await.status(), 204);
+        assert_eq!(client.get("/cached").await.header("etag"), Some("\"a\""));
+        assert_eq!(client.get("/chunked").await.text(), "ok");
+    }
+}
