@@ -79,6 +79,8 @@ async fn read_body(session: &mut Session) -> Result<Bytes, BodyError> {
         return Err(BodyError::TooLarge);
     }
     if reply::expects_continue(session) {
+        // An interim answer before the body is no reason to give up the connection.
+        session.set_close_on_response_before_downstream_finish(false);
         let told = session.as_downstream_mut().write_continue_response().await;
         told.map_err(|error| BodyError::Gone(error.into_down()))?;
     }
@@ -95,7 +97,9 @@ async fn read_body(session: &mut Session) -> Result<Bytes, BodyError> {
             }
         }
     };
-    tokio::time::timeout(BODY_TIME, read).await.unwrap_or(Err(BodyError::Late))
+    let body = tokio::time::timeout(BODY_TIME, read).await.unwrap_or(Err(BodyError::Late));
+    session.set_close_on_response_before_downstream_finish(true);
+    body
 }
 
 /// Writes the service's answer as its body comes.

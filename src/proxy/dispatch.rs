@@ -10,7 +10,7 @@ use tracing::error;
 
 use super::context::Context;
 use super::metrics::Outcome;
-use super::{Api, Gateway, Judge, Limits, bridge, reply};
+use super::{Api, Gateway, Judge, Limits, bridge, headers, reply};
 use crate::gate::Verdict;
 use crate::problem::{Code, Problem};
 
@@ -55,6 +55,7 @@ impl<G: Judge, A: Api> Gateway<G, A> {
                     // An upgraded connection may be silent from this side too.
                     session.set_read_timeout(Some(upstream.upgrade_timeout()));
                 }
+                headers::keep_own_headers(session.req_header_mut())?;
                 context.upstream = Some(upstream.clone());
                 context.forward = Some(forward);
                 context.outcome = Outcome::UpstreamFailed;

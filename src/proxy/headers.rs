@@ -8,12 +8,12 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::context::Context;
 use crate::gate::HeaderEdits;
-use crate::identity::client_address::{Client, TrustedProxies};
+use crate::identity::client_address::Client;
 
 /// Carries the request id in both directions.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -57,6 +57,35 @@ pub(super) fn given_request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     ((1..=REQUEST_ID_BYTES).contains(&length) && id.as_bytes().iter().all(sane)).then_some(id)
 }
 
+/// Takes from `Connection` the names of headers that are the gateway's to write. pingora removes
+/// headers named there, and refuses a request that names these; a client that does has no effect
+/// on them, which is all that matters.
+///
+/// # Errors
+/// pingora's, when a header cannot be stored.
+pub(super) fn keep_own_headers(request: &mut RequestHeader) -> pingora::Result<()> {
+    let is_own = |token: &[u8]| {
+        let token = token.trim_ascii();
+        token.eq_ignore_ascii_case(b"host")
+            || OWN.iter().any(|own| token.eq_ignore_ascii_case(own.as_bytes()))
+    };
+    let values: Vec<HeaderValue> = request.headers.get_all(CONNECTION).iter().cloned().collect();
+    if !values.iter().any(|value| value.as_bytes().split(|byte| *byte == b',').any(is_own)) {
+        return Ok(());
+    }
+    request.remove_header(&CONNECTION);
+    for value in values {
+        let kept: Vec<&[u8]> =
+            value.as_bytes().split(|byte| *byte == b',').filter(|token| !is_own(token)).collect();
+        if let Ok(value) = HeaderValue::from_bytes(&kept.join(&b','))
+            && !value.is_empty()
+        {
+            request.append_header(CONNECTION, value)?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes the request that goes upstream: `original` is what the client sent, `request` pingora's
 /// copy without hop-by-hop headers.
 ///
@@ -66,14 +95,12 @@ pub(super) fn prepare_request(
     request: &mut RequestHeader,
     original: &RequestHeader,
     context: &Context,
-    trusted_proxies: &TrustedProxies,
 ) -> pingora::Result<()> {
     let Some(forward) = context.forward.as_deref() else { return Ok(()) };
-    let client = Client::resolve(&original.headers, &context.connection, trusted_proxies);
     request.set_raw_path(forward.target.as_bytes())?;
     remove_claims(request, context.trusted);
     edit_request(request, &forward.request)?;
-    for (name, value) in forwarding(&original.headers, context, &client) {
+    for (name, value) in forwarding(&original.headers, context, &forward.client) {
         request.insert_header(name, value)?;
     }
     request.insert_header(REQUEST_ID, context.request_id.clone())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::StatusCode;
+use http::{StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::l4::socket::SocketAddr;
@@ -117,7 +117,7 @@ impl<G: Judge, A: Api> ProxyHttp for Gateway<G, A> {
         request: &mut RequestHeader,
         context: &mut Context,
     ) -> pingora::Result<()> {
-        headers::prepare_request(request, session.req_header(), context, &self.trusted_proxies)
+        headers::prepare_request(request, session.req_header(), context)
     }
 
     async fn request_body_filter(
@@ -139,7 +139,7 @@ impl<G: Judge, A: Api> ProxyHttp for Gateway<G, A> {
 
     async fn response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         context: &mut Context,
     ) -> pingora::Result<()> {
@@ -148,6 +148,10 @@ impl<G: Judge, A: Api> ProxyHttp for Gateway<G, A> {
             return Ok(());
         }
         context.outcome = Outcome::Forwarded;
+        if session.req_header().version == Version::HTTP_10 {
+            // Such a client knows no chunks; the body ends with the connection instead.
+            response.remove_header(&header::TRANSFER_ENCODING);
+        }
         headers::prepare_response(response, context)
     }
 

@@ -9,6 +9,7 @@ use anteroom::identity::client_address::TrustedProxies;
 use anteroom::proxy::{
     Api, Drain, Gateway, Judge, Limits, Listen, Metrics, UpstreamSettings, Upstreams,
 };
+use anteroom::route::{PathPattern, Route};
 use anteroom::server::listener::{BoundListeners, Drained, ServeError};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -258,7 +259,10 @@ impl Upstream {
                 request.body = wire.body(&request).await;
                 seen.record(request);
                 let body = format!("hello from {port}");
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nX-Queue-Status: ACTIVE\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
                 wire.send(head + &body).await;
             }
         }))
@@ -416,4 +420,20 @@ impl RunningGateway {
         })
         .await;
     }
+}
+
+/// A route to the upstream `shop`.
+pub fn shop_route() -> Arc<Route> {
+    Arc::new(Route {
+        label: "everything".into(),
+        hosts: Vec::new(),
+        path: PathPattern::parse("/*").unwrap(),
+        methods: Vec::new(),
+        case_insensitive: false,
+        allow_encoded_slash: false,
+        upstream: "shop".into(),
+        gated: None,
+        forward_token: false,
+        cors: None,
+    })
 }

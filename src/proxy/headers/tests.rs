@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::gate::headers::Passage;
+use crate::identity::client_address::{Connection, TrustedProxies};
 use crate::proxy::drain::Drain;
 use crate::proxy::metrics::Metrics;
+use crate::route::{PathPattern, Route};
 
 fn request(headers: &[(&str, &str)]) -> RequestHeader {
     let mut request = RequestHeader::build("GET", b"/as/sent", None).unwrap();
@@ -12,25 +15,27 @@ fn request(headers: &[(&str, &str)]) -> RequestHeader {
     request
 }
 
-fn context(peer: Option<&str>, trusted: bool) -> Context {
+/// What is known about `sent` when it comes from `peer`; peers in 10.0.0.0/8 are trusted.
+fn context(sent: &RequestHeader, peer: Option<&str>) -> Context {
+    let proxies = TrustedProxies { networks: vec!["10.0.0.0/8".parse().unwrap()], unix: false };
+    let connection = Connection { peer: peer.map(|peer| peer.parse().unwrap()), tls: false };
+    let client = Client::resolve(&sent.headers, &connection, &proxies);
     let mut context = Context::new(Drain::default().enter(), Metrics::default().enter_request());
-    context.connection.peer = peer.map(|peer| peer.parse().unwrap());
-    context.trusted = trusted;
+    context.connection = connection;
+    context.trusted = proxies.trusts(&connection);
     context.forward = Some(Box::new(crate::gate::Forward {
         route: Arc::new(test_route()),
         target: "/as/judged?q=1".into(),
         request: HeaderEdits::default(),
-        response: HeaderEdits::default(),
-        client: None,
+        passage: Passage::default(),
+        client,
     }));
     context
 }
 
 fn prepared(sent: &RequestHeader, context: &Context) -> RequestHeader {
     let mut request = sent.clone();
-    let networks = if context.trusted { vec!["10.0.0.0/8".parse().unwrap()] } else { Vec::new() };
-    let trusted = TrustedProxies { networks, unix: false };
-    prepare_request(&mut request, sent, context, &trusted).unwrap();
+    prepare_request(&mut request, sent, context).unwrap();
     request
 }
 
@@ -41,7 +46,7 @@ fn all<'a>(request: &'a RequestHeader, name: &str) -> Vec<&'a str> {
 #[test]
 fn the_judged_target_is_sent() {
     let sent = request(&[("host", "shop.example")]);
-    let request = prepared(&sent, &context(Some("203.0.113.9"), false));
+    let request = prepared(&sent, &context(&sent, Some("203.0.113.9")));
     assert_eq!(request.raw_path(), b"/as/judged?q=1");
     assert_eq!(all(&request, "host"), ["shop.example"]);
 }
@@ -65,7 +70,7 @@ fn claims_of_an_untrusted_peer_are_removed_in_every_spelling() {
         ("forwarded", "for=10.0.0.1"),
         ("accept", "text/html"),
     ]);
-    let request = prepared(&sent, &context(Some("203.0.113.9"), false));
+    let request = prepared(&sent, &context(&sent, Some("203.0.113.9")));
     assert_eq!(all(&request, "x-forwarded-for"), ["203.0.113.9"]);
     assert_eq!(all(&request, "x-forwarded-proto"), ["http"]);
     assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
@@ -98,7 +103,7 @@ fn a_trusted_peer_is_believed_as_far_back_as_the_client() {
         ("x-forwarded-port", "443"),
         ("x_forwarded_for", "6.6.6.6"),
     ]);
-    let request = prepared(&sent, &context(Some("10.0.0.1"), true));
+    let request = prepared(&sent, &context(&sent, Some("10.0.0.1")));
     assert_eq!(all(&request, "x-forwarded-for"), ["198.51.100.7, 10.0.0.2, 10.0.0.1"]);
     assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
     assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
@@ -113,7 +118,7 @@ fn a_trusted_peer_is_believed_as_far_back_as_the_client() {
 #[test]
 fn a_host_that_could_break_a_header_is_left_out() {
     let sent = request(&[("host", "a\"b;c")]);
-    let request = prepared(&sent, &context(Some("2001:db8::1"), false));
+    let request = prepared(&sent, &context(&sent, Some("2001:db8::1")));
     assert!(all(&request, "x-forwarded-host").is_empty());
     assert_eq!(all(&request, "forwarded"), ["for=\"[2001:db8::1]\";proto=http"]);
 }
@@ -121,7 +126,7 @@ fn a_host_that_could_break_a_header_is_left_out() {
 #[test]
 fn a_unix_peer_has_no_address() {
     let sent = request(&[("host", "shop.example")]);
-    let request = prepared(&sent, &context(None, false));
+    let request = prepared(&sent, &context(&sent, None));
     assert!(all(&request, "x-forwarded-for").is_empty());
     assert_eq!(all(&request, "forwarded"), ["for=unknown;proto=http;host=\"shop.example\""]);
 }
@@ -129,7 +134,7 @@ fn a_unix_peer_has_no_address() {
 #[test]
 fn the_gates_changes_come_after_the_clients_headers() {
     let sent = request(&[("host", "a"), ("x-queue-user", "admin"), ("cookie", "a=b")]);
-    let mut context = context(Some("203.0.113.9"), false);
+    let mut context = context(&sent, Some("203.0.113.9"));
     if let Some(forward) = context.forward.as_mut() {
         forward.request.remove.push(HeaderName::from_static("cookie"));
         let user = (HeaderName::from_static("x-queue-user"), HeaderValue::from_static("alice"));
@@ -138,6 +143,20 @@ fn the_gates_changes_come_after_the_clients_headers() {
     let request = prepared(&sent, &context);
     assert_eq!(all(&request, "x-queue-user"), ["alice"]);
     assert!(all(&request, "cookie").is_empty());
+}
+
+#[test]
+fn a_connection_header_has_no_power_over_the_gateways_headers() {
+    let mut sent = request(&[
+        ("connection", "close, X-Forwarded-For"),
+        ("connection", "host,x-request-id , X-Other"),
+        ("connection", "forwarded"),
+    ]);
+    keep_own_headers(&mut sent).unwrap();
+    assert_eq!(all(&sent, "connection"), ["close", " X-Other"]);
+    let mut plain = request(&[("connection", "keep-alive,\tfoo")]);
+    keep_own_headers(&mut plain).unwrap();
+    assert_eq!(all(&plain, "connection"), ["keep-alive,\tfoo"]);
 }
 
 #[test]
@@ -158,6 +177,17 @@ fn a_request_id_is_taken_only_if_it_can_stand_in_a_log_line() {
 }
 
 /// A route; only its upstream matters here.
-fn test_route() -> crate::route::Route {
-    crate::route::Route { upstream: "shop".into() }
+fn test_route() -> Route {
+    Route {
+        label: "everything".into(),
+        hosts: Vec::new(),
+        path: PathPattern::parse("/*").unwrap(),
+        methods: Vec::new(),
+        case_insensitive: false,
+        allow_encoded_slash: false,
+        upstream: "shop".into(),
+        gated: None,
+        forward_token: false,
+        cors: None,
+    }
 }
