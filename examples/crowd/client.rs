@@ -13,33 +13,33 @@ use super::Arguments;
 /// The body of enter and rank.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place {
+pub(crate) struct Place {
     /// The token; rank repeats it only where it may be fresher.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// `WAITING` or `ACTIVE`.
-    pub status: String,
+    pub(crate) status: String,
     /// 0 when active.
-    pub rank: u64,
+    pub(crate) rank: u64,
     /// RFC 3339.
-    pub entered_at: String,
+    pub(crate) entered_at: String,
     /// When to ask again.
-    pub poll_after_ms: u64,
+    pub(crate) poll_after_ms: u64,
 }
 
 impl Place {
     /// Whether the turn has come.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.status == "ACTIVE"
     }
 }
 
 /// Numbers everybody shares.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Status {
+pub(crate) struct Status {
     /// Tokens active.
-    pub active: u64,
+    pub(crate) active: u64,
     /// The most there may be.
-    pub capacity: u64,
+    pub(crate) capacity: u64,
 }
 
 #[derive(Deserialize)]
@@ -49,34 +49,34 @@ struct ProblemBody {
 
 /// An answer, read whole.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status.
-    pub status: StatusCode,
+    pub(crate) status: StatusCode,
     /// The problem code, where the gateway refused.
-    pub code: Option<String>,
+    pub(crate) code: Option<String>,
     /// The body.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
     /// The place the body names.
-    pub fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         self.status.is_success().then(|| serde_json::from_slice(&self.body).ok())?
     }
 
     /// Whether the gateway refused with `code`.
-    pub fn is_problem(&self, code: &str) -> bool {
+    pub(crate) fn is_problem(&self, code: &str) -> bool {
         self.code.as_deref() == Some(code)
     }
 }
 
 /// What a shopper carries from request to request.
 #[derive(Clone, Debug, Default)]
-pub struct Pockets {
+pub(crate) struct Pockets {
     /// The queue token.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// Names and values of cookies.
-    pub cookies: Vec<(String, String)>,
+    pub(crate) cookies: Vec<(String, String)>,
 }
 
 impl Pockets {
@@ -99,7 +99,7 @@ impl Pockets {
 
 /// The crowd's way to the gateways.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     http: reqwest::Client,
     in_flight: Semaphore,
     gateways: Vec<String>,
@@ -110,7 +110,7 @@ pub struct Client {
 
 impl Client {
     /// A client for these gateways.
-    pub fn new(arguments: &Arguments) -> reqwest::Result<Self> {
+    pub(crate) fn new(arguments: &Arguments) -> reqwest::Result<Self> {
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(arguments.connections)
@@ -129,12 +129,12 @@ impl Client {
     }
 
     /// How many gateways there are.
-    pub fn gateways(&self) -> usize {
+    pub(crate) fn gateways(&self) -> usize {
         self.gateways.len()
     }
 
     /// A call of the queue API.
-    pub async fn api(
+    pub(crate) async fn api(
         &self,
         gateway: usize,
         method: Method,
@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// A request as a program makes it: JSON, no navigation.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         gateway: usize,
         method: Method,
@@ -180,7 +180,7 @@ impl Client {
     }
 
     /// The queue's shared numbers, from the first gateway.
-    pub async fn status(&self) -> Option<Status> {
+    pub(crate) async fn status(&self) -> Option<Status> {
         let answer = self.api(0, Method::GET, "status", &mut Pockets::default()).await.ok()?;
         serde_json::from_slice(&answer.body).ok()
     }

@@ -30,7 +30,7 @@ use shopper::{Shopper, Visit};
 /// A crowd of shoppers before a gateway.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "crowd")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// A gateway's origin. Repeat for several.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     gateway: Vec<String>,

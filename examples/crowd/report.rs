@@ -11,17 +11,17 @@ use super::samples::{ActiveSamples, StoreSamples};
 use super::shopper::{Ending, Visit};
 
 /// What a whole crowd saw.
-pub struct Report {
+pub(crate) struct Report {
     /// One a shopper.
-    pub visits: Vec<Visit>,
+    pub(crate) visits: Vec<Visit>,
     /// From the first arrival to the last departure.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// Samples of the queue's status.
-    pub status: Option<ActiveSamples>,
+    pub(crate) status: Option<ActiveSamples>,
     /// Samples of the store.
-    pub store: Option<StoreSamples>,
+    pub(crate) store: Option<StoreSamples>,
     /// Whether each shopper stayed with one gateway: copies of two gateways may differ for a moment.
-    pub one_gateway_each: bool,
+    pub(crate) one_gateway_each: bool,
 }
 
 /// How often each text occurs, the most frequent first.
@@ -104,7 +104,7 @@ impl Report {
     }
 
     /// Whether every promise held.
-    pub fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.broken().is_empty()
     }
 }

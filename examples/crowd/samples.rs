@@ -15,13 +15,13 @@ const EVERY: Duration = Duration::from_millis(50);
 
 /// Samples of how many were active.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ActiveSamples {
+pub(crate) struct ActiveSamples {
     /// Samples taken.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The most active in one of them.
-    pub most: u64,
+    pub(crate) most: u64,
     /// Samples with more active than the capacity they named.
-    pub over_capacity: u64,
+    pub(crate) over_capacity: u64,
 }
 
 impl ActiveSamples {
@@ -34,19 +34,19 @@ impl ActiveSamples {
 
 /// Samples of the store.
 #[derive(Clone, Debug, Default)]
-pub struct StoreSamples {
+pub(crate) struct StoreSamples {
     /// How many were active.
-    pub active: ActiveSamples,
+    pub(crate) active: ActiveSamples,
     /// Different numbers seen active.
-    pub numbers: u64,
+    pub(crate) numbers: u64,
     /// Numbers that came in after a greater one, late ones apart.
-    pub inversions: u64,
+    pub(crate) inversions: u64,
     /// Numbers that had been in the late lane, or came back after they had gone.
-    pub late: u64,
+    pub(crate) late: u64,
 }
 
 /// Samples the queue's status until `stop` ends.
-pub async fn status(client: Arc<Client>, mut stop: watch::Receiver<()>) -> ActiveSamples {
+pub(crate) async fn status(client: Arc<Client>, mut stop: watch::Receiver<()>) -> ActiveSamples {
     let mut samples = ActiveSamples::default();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -63,7 +63,7 @@ pub async fn status(client: Arc<Client>, mut stop: watch::Receiver<()>) -> Activ
 
 /// The keys of one queue in Redis.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub(crate) struct Keys {
     active: String,
     late: String,
     meta: String,
@@ -71,7 +71,7 @@ pub struct Keys {
 
 impl Keys {
     /// The keys of `queue` behind `prefix`.
-    pub fn new(prefix: &str, queue: &str) -> Self {
+    pub(crate) fn new(prefix: &str, queue: &str) -> Self {
         let key = |part: &str| format!("{prefix}{{{queue}}}:{part}");
         Self { active: key("a"), late: key("l"), meta: key("m") }
     }
@@ -80,7 +80,7 @@ impl Keys {
 type Sample = ((u64, u64), Vec<(u64, u64)>, Vec<u64>, Option<u64>);
 
 /// Samples the store until `stop` ends.
-pub async fn store(
+pub(crate) async fn store(
     mut connection: MultiplexedConnection,
     keys: Keys,
     mut stop: watch::Receiver<()>,

@@ -13,7 +13,7 @@ use super::client::{Answer, Client, Place, Pockets};
 
 /// How a visit ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// It had not ended when the time was up.
     #[default]
     Unfinished,
@@ -25,38 +25,38 @@ pub enum Ending {
 
 /// What one shopper saw.
 #[derive(Clone, Debug, Default)]
-pub struct Visit {
+pub(crate) struct Visit {
     /// How it ended.
-    pub ending: Ending,
+    pub(crate) ending: Ending,
     /// `enteredAt` of its first place.
-    pub entered_at: Option<String>,
+    pub(crate) entered_at: Option<String>,
     /// From the start of the run to the answer that said ACTIVE first.
-    pub admitted_at: Option<Duration>,
+    pub(crate) admitted_at: Option<Duration>,
     /// From entering to that answer.
-    pub waited: Option<Duration>,
+    pub(crate) waited: Option<Duration>,
     /// Polls made.
-    pub polls: u64,
+    pub(crate) polls: u64,
     /// Attempts at the gate that were refused while waiting.
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// Ranks that were worse than the one shown before.
-    pub worse_ranks: u64,
+    pub(crate) worse_ranks: u64,
     /// Times the place was lost and a new one had to be made.
-    pub entered_again: u64,
+    pub(crate) entered_again: u64,
     /// Answers that came, but were neither a place nor a documented refusal.
-    pub unexpected: Vec<String>,
+    pub(crate) unexpected: Vec<String>,
     /// Requests without an answer.
-    pub unanswered: u64,
+    pub(crate) unanswered: u64,
     /// Broken promises.
-    pub violations: Vec<String>,
+    pub(crate) violations: Vec<String>,
 }
 
 /// A pause before trying again what was not answered.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// One shopper with its cookies and its token.
-pub struct Shopper {
+pub(crate) struct Shopper {
     /// What it saw so far.
-    pub seen: Visit,
+    pub(crate) seen: Visit,
     client: Arc<Client>,
     random: StdRng,
     pockets: Pockets,
@@ -71,7 +71,7 @@ pub struct Shopper {
 
 impl Shopper {
     /// Shopper `number`, who will come when called or not.
-    pub fn new(
+    pub(crate) fn new(
         arguments: &Arguments,
         number: u32,
         comes: bool,
@@ -94,7 +94,7 @@ impl Shopper {
     }
 
     /// The whole visit. Ends with [`Ending::Served`] or [`Ending::DidNotCome`], or is cut off.
-    pub async fn visit(&mut self, start: Instant) {
+    pub(crate) async fn visit(&mut self, start: Instant) {
         let mut place = self.enter().await;
         self.seen.entered_at = Some(place.entered_at.clone());
         let entered = Instant::now();
