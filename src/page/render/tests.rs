@@ -1,3 +1,5 @@
+//! The page in every state, and what it must never contain.
+
 use std::time::Duration;
 
 use crate::clock::Timestamp;

@@ -1,3 +1,5 @@
+//! Which headers go on, which are dropped, which are rebuilt.
+
 use std::sync::Arc;
 
 use super::*;

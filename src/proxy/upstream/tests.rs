@@ -1,3 +1,5 @@
+//! Choosing servers, and what a server that fails does to the choice.
+
 use std::collections::HashSet;
 
 use super::*;

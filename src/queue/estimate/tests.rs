@@ -1,3 +1,5 @@
+//! Estimates against simulated lines.
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -1,3 +1,5 @@
+//! Every plausible reading of a target, and which of them count.
+
 use proptest::prelude::*;
 
 use super::*;

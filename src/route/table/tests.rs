@@ -1,3 +1,5 @@
+//! Which route a request takes, whatever the order and the spelling.
+
 use http::StatusCode;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The canonical form of a target, and what has none.
+
 use proptest::prelude::*;
 
 use super::*;

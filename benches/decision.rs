@@ -1,0 +1,183 @@
+//! What deciding costs, without sockets.
+//!
+//! Budgets, for one operation on one core of an ordinary server:
+//!
+//! | operation | budget | why |
+//! |---|---|---|
+//! | rank, at any length of line | 0.1 µs | a poll is answered from memory |
+//! | token: parse and verify | 0.5 µs | on every gated request |
+//! | poll: token, standing, body | 2 µs | all of a poll but HTTP |
+//! | line: enter | 1 µs | 1 000 000 users enter within a second |
+//! | line: standing | 0.5 µs | the first use, and whoever was silent |
+//! | line: admit, each user | 1 µs | 1 000 users hold the lock for a millisecond |
+
+mod measure;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anteroom::clock::{ManualClock, Timestamp};
+use anteroom::queue::command::{AdmitBy, Purpose};
+use anteroom::queue::definition::Definition;
+use anteroom::queue::line::Line;
+use anteroom::queue::settings::{Mode, Settings};
+use anteroom::queue::snapshot::Ranks;
+use anteroom::queue::{Place, QueueName, QueueTemplate, Seq, UserSource, UserTag};
+use anteroom::store::mirror::{LocalQueue, Mirror};
+use anteroom::token::{Claims, Keyring, TokenKey, UnverifiedToken};
+
+use measure::{Case, Run, Walk};
+
+const MICROSECOND: Duration = Duration::from_micros(1);
+const NOW: Timestamp = Timestamp::from_millis(1_764_540_000_000);
+
+fn tag(n: u64) -> UserTag {
+    UserTag(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings::new(Settings::MAX_CAPACITY);
+    settings.mode = Mode::QueueAll;
+    settings.max_waiting = 100_000_000;
+    settings
+}
+
+/// A rank in a line of `waiting` people of whom one in twenty has gone.
+fn rank(run: Run, waiting: u64) -> Case<'static> {
+    let waiting = run.size(waiting);
+    let bytes = usize::try_from(waiting / 8 + 1).expect("the line fits into memory");
+    let gone: Vec<u8> = (0..bytes).map(|at| if at % 5 < 2 { 0x08 } else { 0 }).collect();
+    let ranks = Ranks::new(1, waiting, &gone);
+    let mut walk = Walk::below(waiting);
+    let operations = run.size(1_000_000);
+    Case::new(format!("rank, {waiting} waiting"), MICROSECOND / 10, move || {
+        for _ in 0..operations {
+            black_box(ranks.rank(walk.step() + 1));
+        }
+        operations
+    })
+}
+
+fn keyring() -> Keyring {
+    Keyring::new(vec![TokenKey::new(0, [7; 32])]).expect("one key is a ring")
+}
+
+fn token(run: Run, queue: &QueueName) -> Case<'static> {
+    let keyring = keyring();
+    let place = Place { seq: Seq(4711), entered: NOW };
+    let (source, owner) = (UserSource::Visitor, tag(1));
+    let claims = Claims { source, owner, incarnation: 1, place, lease_end: None };
+    let (queue, text) = (queue.clone(), keyring.sign(queue, &claims));
+    let operations = run.size(100_000);
+    Case::new("token, parse and verify", MICROSECOND / 2, move || {
+        for _ in 0..operations {
+            let token = UnverifiedToken::parse(black_box(&text)).expect("it is well formed");
+            black_box(keyring.verify(&queue, &token).expect("it is genuine"));
+        }
+        operations
+    })
+}
+
+/// Everything of a poll but HTTP: token in, body out.
+fn poll<'a>(
+    run: Run,
+    runtime: &'a tokio::runtime::Runtime,
+    local: &Arc<LocalQueue>,
+    waiting: u64,
+) -> Case<'a> {
+    let keyring = keyring();
+    let local = Arc::clone(local);
+    let tokens: Vec<String> = (1..=waiting.min(10_000))
+        .map(|seq| {
+            let place = Place { seq: Seq(seq * (waiting / waiting.min(10_000))), entered: NOW };
+            let owner = tag(place.seq.0);
+            let incarnation = local.picture().incarnation;
+            let source = UserSource::Visitor;
+            let claims = Claims { source, owner, incarnation, place, lease_end: None };
+            keyring.sign(local.name(), &claims)
+        })
+        .collect();
+    let mut walk = Walk::below(tokens.len() as u64);
+    let operations = run.size(100_000);
+    Case::new(format!("poll, {waiting} waiting"), 2 * MICROSECOND, move || {
+        runtime.block_on(async {
+            for _ in 0..operations {
+                let text = &tokens[usize::try_from(walk.step()).unwrap_or(0)];
+                let token = UnverifiedToken::parse(text).expect("it is well formed");
+                let claims = keyring.verify(local.name(), &token).expect("it is genuine");
+                let seen = local.poll(&claims).await.expect("the embedded store answers");
+                let view = local.view(seen);
+                black_box(view.rank_body(None).expect("the user waits").to_json());
+            }
+        });
+        operations
+    })
+}
+
+/// Enter, standing and admit on one line with `waiting` people.
+fn line(run: Run, waiting: u64) -> [Case<'static>; 3] {
+    let waiting = run.size(waiting);
+    let filled = || {
+        let mut line = Line::new(1, settings(), None, NOW);
+        let users: Vec<_> = (1..=waiting).map(tag).collect();
+        line.enter(&users, NOW);
+        line
+    };
+    let (mut entering, mut standing, mut admitting) = (filled(), filled(), filled());
+    let (mut next, operations) = (waiting + 1, run.size(10_000));
+    let enter = Case::new(format!("line: enter, {waiting} waiting"), MICROSECOND, move || {
+        for _ in 0..operations {
+            black_box(entering.enter(&[tag(next)], NOW));
+            next += 1;
+        }
+        operations
+    });
+    let mut walk = Walk::below(waiting);
+    let stand =
+        Case::new(format!("line: standing, {waiting} waiting"), MICROSECOND / 2, move || {
+            for _ in 0..operations {
+                black_box(standing.standing(tag(walk.step() + 1), None, Purpose::Pass, NOW));
+            }
+            operations
+        });
+    let admit =
+        Case::new(format!("line: admit a user, {waiting} waiting"), MICROSECOND, move || {
+            let calls = operations / 1000;
+            (0..calls).map(|_| admitting.admit(1000, AdmitBy::Tick, NOW).value.count).sum()
+        });
+    [enter, stand, admit]
+}
+
+fn main() {
+    let run = Run::from_arguments();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let queue = QueueName::new("bench").expect("a name");
+    let waiting = run.size(1_000_000);
+    let local = runtime.block_on(async {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let store = anteroom::store::embedded(clock.clone());
+        let definition = Definition {
+            template: QueueTemplate::Fixed(queue.clone()),
+            settings: settings(),
+            identity: None,
+            max_instances: Definition::DEFAULT_MAX_INSTANCES,
+            text_hash: 1,
+        };
+        let mirror = Mirror::new(store.clone(), clock, 1, vec![definition]);
+        let origin = anteroom::queue::command::Origin::File(1);
+        store.configure(&queue, &settings(), origin).await.expect("the embedded store answers");
+        let users: Vec<_> = (1..=waiting).map(tag).collect();
+        for batch in users.chunks(1000) {
+            store.enter(&queue, batch).await.expect("the embedded store answers");
+        }
+        mirror.open().await.expect("the embedded store answers");
+        mirror.known(&queue).expect("the queue is open")
+    });
+
+    let mut cases = vec![rank(run, 1_000), rank(run, 100_000), rank(run, 1_000_000)];
+    cases.push(token(run, &queue));
+    cases.push(poll(run, &runtime, &local, waiting));
+    cases.extend(line(run, 1_000_000));
+    measure::run(run, cases);
+}

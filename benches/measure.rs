@@ -1,0 +1,112 @@
+//! How all benches measure: seven interleaved rounds, the median of each case, and how much of its
+//! budget that is.
+//!
+//! Interleaving lets everything suffer alike from whatever else the machine does, so ratios hold
+//! where absolute figures do not. Everything is bounded: rounds, operations, and a minute in total.
+//! Numbers are taken only when run as `cargo bench`; otherwise, and with `--test`, each case runs
+//! once on a small input.
+
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 7;
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// Whether numbers are wanted, or only that everything runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// Seven rounds on inputs of full size.
+    Measure,
+    /// Once, on small inputs.
+    Test,
+}
+
+impl Run {
+    /// As the command line says.
+    pub fn from_arguments() -> Self {
+        let given = |flag| std::env::args().any(|argument| argument == flag);
+        if given("--bench") && !given("--test") { Self::Measure } else { Self::Test }
+    }
+
+    /// A size: whole when measuring, at most a thousand when testing.
+    pub fn size(self, whole: u64) -> u64 {
+        if self == Self::Measure { whole } else { whole.min(1000) }
+    }
+}
+
+/// One thing to measure.
+pub struct Case<'a> {
+    name: String,
+    budget: Option<Duration>,
+    round: Box<dyn FnMut() -> u64 + 'a>,
+}
+
+impl<'a> Case<'a> {
+    /// A case whose `round` does some operations and returns how many; `budget` is for one.
+    pub fn new(
+        name: impl Into<String>,
+        budget: impl Into<Option<Duration>>,
+        round: impl FnMut() -> u64 + 'a,
+    ) -> Self {
+        Self { name: name.into(), budget: budget.into(), round: Box::new(round) }
+    }
+}
+
+/// Runs the cases and prints a line for each: median, fastest and slowest round, budget, ratio.
+pub fn run(run: Run, mut cases: Vec<Case<'_>>) {
+    let rounds = if run == Run::Measure { ROUNDS } else { 1 };
+    let mut times = vec![Vec::new(); cases.len()];
+    let start = Instant::now();
+    for round in 0..rounds {
+        if start.elapsed() > AT_MOST {
+            println!("stopped after {round} rounds: {AT_MOST:?} are over");
+            break;
+        }
+        for (case, times) in cases.iter_mut().zip(&mut times) {
+            let began = Instant::now();
+            let operations = (case.round)().max(1);
+            times.push(began.elapsed().as_secs_f64() * 1e9 / operations_as_f64(operations));
+        }
+    }
+    if run == Run::Test {
+        cases.iter().for_each(|case| println!("{:<44} ran", case.name));
+        return;
+    }
+    println!(
+        "{:<44} {:>10} {:>21} {:>10} {:>7}",
+        "", "median ns", "fastest..slowest", "budget", "ratio"
+    );
+    for (case, mut times) in cases.into_iter().zip(times) {
+        times.sort_by(f64::total_cmp);
+        let median = times[times.len() / 2];
+        let range = format!("{:.1}..{:.1}", times[0], times[times.len() - 1]);
+        let (budget, ratio) = case.budget.map_or((String::new(), String::new()), |budget| {
+            let budget = budget.as_secs_f64() * 1e9;
+            (format!("{budget:.0}"), format!("{:.2}", median / budget))
+        });
+        println!("{:<44} {median:>10.1} {range:>21} {budget:>10} {ratio:>7}", case.name);
+    }
+}
+
+fn operations_as_f64(operations: u64) -> f64 {
+    f64::from(u32::try_from(operations).unwrap_or(u32::MAX))
+}
+
+/// Numbers that look random and are the same in every run: a multiplicative walk over `0..below`.
+pub struct Walk {
+    at: u64,
+    below: u64,
+}
+
+impl Walk {
+    /// A walk over `0..below`.
+    pub fn below(below: u64) -> Self {
+        Self { at: 1, below: below.max(1) }
+    }
+
+    /// The next number.
+    pub fn step(&mut self) -> u64 {
+        self.at =
+            self.at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.at >> 11) % self.below
+    }
+}

@@ -1,0 +1,128 @@
+//! What the store port costs: the same body for every store, so that numbers compare.
+//!
+//! Budgets are for the embedded store, one user: enter 2 µs (1 µs in batches of 50), standing 1 µs,
+//! admit 1 µs. A store behind a socket is measured without a budget.
+
+mod measure;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anteroom::clock::SystemClock;
+use anteroom::queue::command::{AdmitBy, Origin, Purpose};
+use anteroom::queue::settings::{Mode, Settings};
+use anteroom::queue::{QueueName, UserTag};
+use anteroom::store::SharedStore;
+use tokio::runtime::Runtime;
+
+use measure::{Case, Run, Walk};
+
+const MICROSECOND: Duration = Duration::from_micros(1);
+
+/// Budgets of one store; `None` where only the numbers are wanted.
+#[derive(Clone, Copy, Default)]
+struct Budgets {
+    enter: Option<Duration>,
+    enter_batched: Option<Duration>,
+    standing: Option<Duration>,
+    admit: Option<Duration>,
+}
+
+fn tag(n: u64) -> UserTag {
+    UserTag(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
+}
+
+/// A queue in which `waiting` users wait.
+async fn fill(store: &SharedStore, queue: &QueueName, waiting: u64) {
+    let mut settings = Settings::new(Settings::MAX_CAPACITY);
+    settings.mode = Mode::QueueAll;
+    settings.max_waiting = 100_000_000;
+    store.configure(queue, &settings, Origin::Operator).await.expect("the store answers");
+    let users: Vec<_> = (1..=waiting).map(tag).collect();
+    for batch in users.chunks(1000) {
+        store.enter(queue, batch).await.expect("the store answers");
+    }
+}
+
+/// The cases of one store, each on a queue of its own with `waiting` users.
+fn cases<'a>(
+    run: Run,
+    runtime: &'a Runtime,
+    store: &SharedStore,
+    waiting: u64,
+    budgets: Budgets,
+) -> Vec<Case<'a>> {
+    let waiting = run.size(waiting);
+    let operations = run.size(5_000);
+    let queue = |part: &str| {
+        let queue = QueueName::new(format!("bench-{waiting}-{part}")).expect("a name");
+        runtime.block_on(fill(store, &queue, waiting));
+        (store.clone(), queue)
+    };
+    let name = |what: &str| format!("{}: {what}, {waiting} waiting", store.kind());
+
+    let enter = |part: &str, batch: u64, budget| {
+        let (store, queue) = queue(part);
+        let mut next = waiting + 1;
+        let what = format!("enter, {batch} a call");
+        Case::new(name(&what), budget, move || {
+            runtime.block_on(async {
+                for _ in 0..operations / batch {
+                    let users: Vec<_> = (next..next + batch).map(tag).collect();
+                    store.enter(&queue, &users).await.expect("the store answers");
+                    next += batch;
+                }
+            });
+            operations / batch * batch
+        })
+    };
+    let standing = {
+        let (store, queue) = queue("standing");
+        let mut walk = Walk::below(waiting);
+        Case::new(name("standing"), budgets.standing, move || {
+            runtime.block_on(async {
+                for _ in 0..operations {
+                    let user = tag(walk.step() + 1);
+                    let standing = store.standing(&queue, user, None, Purpose::Pass).await;
+                    standing.expect("the store answers");
+                }
+            });
+            operations
+        })
+    };
+    let admit = {
+        let (store, queue) = queue("admit");
+        Case::new(name("admit a user, 500 a call"), budgets.admit, move || {
+            runtime.block_on(async {
+                let mut count = 0;
+                for _ in 0..operations / 500 {
+                    let admitted = store.admit(&queue, 500, AdmitBy::Tick).await;
+                    count += admitted.expect("the store answers").value.count;
+                }
+                count
+            })
+        })
+    };
+    vec![
+        enter("enter", 1, budgets.enter),
+        enter("batches", 50, budgets.enter_batched),
+        standing,
+        admit,
+    ]
+}
+
+fn main() {
+    let run = Run::from_arguments();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let embedded = anteroom::store::embedded(Arc::new(SystemClock));
+    let budgets = Budgets {
+        enter: Some(2 * MICROSECOND),
+        enter_batched: Some(MICROSECOND),
+        standing: Some(MICROSECOND),
+        admit: Some(MICROSECOND),
+    };
+    let mut all = cases(run, &runtime, &embedded, 100_000, budgets);
+    all.extend(cases(run, &runtime, &embedded, 1_000_000, budgets));
+    measure::run(run, all);
+}
