@@ -43,7 +43,7 @@ use self::metrics::{Decision, GateMetrics};
 pub use self::entry::Entry;
 pub use self::headers::HeaderEdits;
 pub use self::layer::GateLayer;
-pub use self::request::{Caller, Navigation, Site};
+pub use self::request::{Caller, Navigation, Site, accepts_html};
 pub use self::service::GateService;
 
 /// What happens to a request.
@@ -91,7 +91,7 @@ pub struct GateParts {
     /// Origins of this site.
     pub public_origins: Vec<String>,
     /// How tokens travel.
-    pub carriers: Carriers,
+    pub carriers: Arc<Carriers>,
     /// The waiting room page.
     pub page: Page,
     /// The reserved path prefix.
@@ -146,7 +146,7 @@ impl Gate {
 
     /// How tokens travel.
     #[must_use]
-    pub const fn carriers(&self) -> &Carriers {
+    pub fn carriers(&self) -> &Carriers {
         &self.parts.carriers
     }
 
@@ -241,7 +241,7 @@ impl Gate {
                 return self.without_token(visit, gated, queue, Code::QueueTokenRequired).await;
             }
             Ownership::Foreign => {
-                if visit.caller.navigation() == Navigation::No || carrier == Carrier::Header {
+                if Navigation::of(visit.parts) == Navigation::No || carrier == Carrier::Header {
                     let problem = Problem::new(Code::TokenOwnerNotMatch).with_queue(queue.name());
                     return self.refuse(Some(queue), problem);
                 }
@@ -284,7 +284,7 @@ impl Gate {
         }
         let enters = gated.auto_enter
             && gated.when_waiting != WhenWaiting::Reject
-            && visit.caller.navigation() == Navigation::Yes;
+            && Navigation::of(visit.parts) == Navigation::Yes;
         if !enters {
             return self.wait_or_refuse(&visit, gated, queue, code);
         }
@@ -344,7 +344,7 @@ impl Gate {
         view: &View,
         entered: Option<&Claims>,
     ) -> Verdict {
-        let navigates = visit.caller.navigation() != Navigation::No;
+        let navigates = Navigation::of(visit.parts) != Navigation::No;
         let mut response = match gated.when_waiting {
             WhenWaiting::Redirect if navigates => self.to_page(visit, queue, false),
             WhenWaiting::Page if navigates => self.inline_page(visit, gated, view),
@@ -368,7 +368,7 @@ impl Gate {
         queue: &LocalQueue,
         code: Code,
     ) -> Verdict {
-        let navigates = visit.caller.navigation() != Navigation::No;
+        let navigates = Navigation::of(visit.parts) != Navigation::No;
         let response = match gated.when_waiting {
             WhenWaiting::Redirect if navigates => self.to_page(visit, queue, false),
             WhenWaiting::Page if navigates => {

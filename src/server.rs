@@ -133,7 +133,7 @@ impl Core {
             user_salt,
             trusted_proxies: config.server.trusted_proxies.clone(),
             public_origins: config.server.public_origins.clone(),
-            carriers: Carriers { header: config.tokens.header.clone(), cookies },
+            carriers: Arc::new(Carriers { header: config.tokens.header.clone(), cookies }),
             page: Page::new(config.page.clone(), &config.api.prefix),
             prefix: config.api.prefix.clone(),
             clock,

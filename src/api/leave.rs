@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use http::header::SET_COOKIE;
 use http::{Method, Request, Response, StatusCode};
 
+use crate::gate::accepts_html;
 use crate::page::PageContext;
 use crate::problem::{Code, Problem};
 use crate::queue::view::Status;
@@ -39,7 +40,7 @@ async fn leave(
         }
     };
     left?;
-    let mut response = if parts.method == Method::POST && call.caller.wants_html() {
+    let mut response = if parts.method == Method::POST && accepts_html(&parts.headers) {
         // The form of the page: a bare 204 would leave the person looking at the old state.
         let page_url = api.path(&format!("{}/page", queue.name()));
         let context =

@@ -61,7 +61,7 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
             }
         }
     }
-    if matches!(call.caller.navigation(), Navigation::WithoutEffect) {
+    if Navigation::of(parts) == Navigation::WithoutEffect {
         return Ok(api.show(&call, &asked, &call.queue.view_of(Status::Joining)));
     }
     match api.gate.enter(&call.queue, &call.identities).await? {

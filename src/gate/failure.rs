@@ -44,7 +44,7 @@ impl Gate {
             (OnStoreFailure::Hold | OnStoreFailure::Closed, _) => {
                 self.parts.metrics.count(queue, Decision::FailedClosed);
                 let inline = gated.when_waiting != WhenWaiting::Reject
-                    && visit.caller.navigation() != Navigation::No;
+                    && Navigation::of(visit.parts) != Navigation::No;
                 let response = if inline {
                     self.inline_page(&visit, gated, &queue.view_of(Status::StoreAway))
                 } else {

@@ -1,5 +1,7 @@
 //! What the upstream is told about a user who passes, and what it must never hear or say.
 
+use std::sync::Arc;
+
 use http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -57,7 +59,7 @@ pub struct Passage {
     active: Option<Active>,
     /// How the fresher token goes back, once it is signed.
     offer: HeaderEdits,
-    is_our_cookie: Option<Carriers>,
+    carriers: Option<Arc<Carriers>>,
 }
 
 #[derive(Debug)]
@@ -104,8 +106,8 @@ impl Passage {
     }
 
     /// Signs the token that is offered.
-    pub(super) fn prepare(&mut self, keyring: &Keyring, carriers: &Carriers, https: bool) {
-        self.is_our_cookie = Some(carriers.clone());
+    pub(super) fn prepare(&mut self, keyring: &Keyring, carriers: &Arc<Carriers>, https: bool) {
+        self.carriers = Some(Arc::clone(carriers));
         let Some(Active { queue, carrier, renewed: Some(claims), .. }) = &self.active else {
             return;
         };
@@ -172,7 +174,7 @@ impl Passage {
         edits
             .remove
             .extend(upstream.keys().filter(|name| starts_folded(name, RESERVED_PREFIX)).cloned());
-        if let Some(carriers) = &self.is_our_cookie {
+        if let Some(carriers) = &self.carriers {
             let ours = |line: &HeaderValue| carriers.is_our_cookie(cookies::set_cookie_name(line));
             if upstream.get_all(SET_COOKIE).iter().any(ours) {
                 edits.remove.push(SET_COOKIE);

@@ -37,8 +37,6 @@ pub struct Caller {
     pub trusted_peer: bool,
     https: bool,
     host: Option<String>,
-    navigation: Navigation,
-    html: bool,
 }
 
 impl Caller {
@@ -52,9 +50,7 @@ impl Caller {
             && public_origins.iter().all(|origin| origin.starts_with("https://"));
         let https = client.https || all_https;
         let host = client.host.clone().or_else(|| parts.uri.authority().map(ToString::to_string));
-        let navigation = navigation(&parts.method, &parts.headers);
-        let html = accepts_html(&parts.headers);
-        Self { client, trusted_peer, https, host, navigation, html }
+        Self { client, trusted_peer, https, host }
     }
 
     /// Whether the client speaks https, by connection, a trusted proxy, or because this site is
@@ -68,18 +64,6 @@ impl Caller {
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
-    }
-
-    /// Whether a person looks at the answer.
-    #[must_use]
-    pub const fn navigation(&self) -> Navigation {
-        self.navigation
-    }
-
-    /// Whether the answer, whatever the method, is best HTML.
-    #[must_use]
-    pub const fn wants_html(&self) -> bool {
-        self.html
     }
 
     /// Where the browser says that the request comes from. `allowed` are further origins that may
@@ -116,6 +100,14 @@ impl Caller {
     }
 }
 
+impl Navigation {
+    /// Whether a person looks at the answer to this request.
+    #[must_use]
+    pub fn of(parts: &Parts) -> Self {
+        navigation(&parts.method, &parts.headers)
+    }
+}
+
 fn navigation(method: &Method, headers: &HeaderMap) -> Navigation {
     if !matches!(*method, Method::GET | Method::HEAD) || headers.contains_key(http::header::UPGRADE)
     {
@@ -138,7 +130,8 @@ fn navigation(method: &Method, headers: &HeaderMap) -> Navigation {
 }
 
 /// Whether `Accept` names HTML with a weight above zero. `*/*` alone is what programs send.
-fn accepts_html(headers: &HeaderMap) -> bool {
+#[must_use]
+pub fn accepts_html(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').filter_map(|range| range.trim().parse::<mime::Mime>().ok()).any(|range| {
             let html = matches!(range.essence_str(), "text/html" | "application/xhtml+xml");
