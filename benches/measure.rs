@@ -68,7 +68,9 @@ pub(crate) fn run(run: Run, mut cases: Vec<Case<'_>>) {
         }
     }
     if run == Run::Test {
-        cases.iter().for_each(|case| println!("{:<44} ran", case.name));
+        for case in &cases {
+            println!("{:<44} ran", case.name);
+        }
         return;
     }
     println!(
