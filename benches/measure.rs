@@ -13,7 +13,7 @@ const AT_MOST: Duration = Duration::from_secs(60);
 
 /// Whether numbers are wanted, or only that everything runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Run {
+pub(crate) enum Run {
     /// Seven rounds on inputs of full size.
     Measure,
     /// Once, on small inputs.
@@ -22,19 +22,19 @@ pub enum Run {
 
 impl Run {
     /// As the command line says.
-    pub fn from_arguments() -> Self {
+    pub(crate) fn from_arguments() -> Self {
         let given = |flag| std::env::args().any(|argument| argument == flag);
         if given("--bench") && !given("--test") { Self::Measure } else { Self::Test }
     }
 
     /// A size: whole when measuring, at most a thousand when testing.
-    pub fn size(self, whole: u64) -> u64 {
+    pub(crate) fn size(self, whole: u64) -> u64 {
         if self == Self::Measure { whole } else { whole.min(1000) }
     }
 }
 
 /// One thing to measure.
-pub struct Case<'a> {
+pub(crate) struct Case<'a> {
     name: String,
     budget: Option<Duration>,
     round: Box<dyn FnMut() -> u64 + 'a>,
@@ -42,7 +42,7 @@ pub struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// A case whose `round` does some operations and returns how many; `budget` is for one.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         budget: impl Into<Option<Duration>>,
         round: impl FnMut() -> u64 + 'a,
@@ -52,7 +52,7 @@ impl<'a> Case<'a> {
 }
 
 /// Runs the cases and prints a line for each: median, fastest and slowest round, budget, ratio.
-pub fn run(run: Run, mut cases: Vec<Case<'_>>) {
+pub(crate) fn run(run: Run, mut cases: Vec<Case<'_>>) {
     let rounds = if run == Run::Measure { ROUNDS } else { 1 };
     let mut times = vec![Vec::new(); cases.len()];
     let start = Instant::now();
@@ -68,7 +68,9 @@ pub fn run(run: Run, mut cases: Vec<Case<'_>>) {
         }
     }
     if run == Run::Test {
-        cases.iter().for_each(|case| println!("{:<44} ran", case.name));
+        for case in &cases {
+            println!("{:<44} ran", case.name);
+        }
         return;
     }
     println!(
@@ -92,19 +94,19 @@ fn operations_as_f64(operations: u64) -> f64 {
 }
 
 /// Numbers that look random and are the same in every run: a multiplicative walk over `0..below`.
-pub struct Walk {
+pub(crate) struct Walk {
     at: u64,
     below: u64,
 }
 
 impl Walk {
     /// A walk over `0..below`.
-    pub fn below(below: u64) -> Self {
+    pub(crate) fn below(below: u64) -> Self {
         Self { at: 1, below: below.max(1) }
     }
 
     /// The next number.
-    pub fn step(&mut self) -> u64 {
+    pub(crate) fn step(&mut self) -> u64 {
         self.at =
             self.at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.at >> 11) % self.below

@@ -55,7 +55,7 @@ fn cases<'a>(
     let waiting = run.size(waiting);
     let operations = run.size(5_000);
     let queue = |part: &str| {
-        let queue = QueueName::new(format!("bench-{waiting}-{part}")).expect("a name");
+        let queue = QueueName::new(&format!("bench-{waiting}-{part}")).expect("a name");
         runtime.block_on(fill(store, &queue, waiting));
         (store.clone(), queue)
     };

@@ -44,6 +44,10 @@ impl Report {
         self.visits.iter().map(of).sum()
     }
 
+    fn worse_ranks(&self) -> u64 {
+        self.sum(|visit| visit.worse_ranks.len() as u64)
+    }
+
     fn ended(&self, ending: Ending) -> usize {
         self.visits.iter().filter(|visit| visit.ending == ending).count()
     }
@@ -81,9 +85,11 @@ impl Report {
         for (count, what) in counted(self.visits.iter().flat_map(|visit| &visit.unexpected)) {
             broken.push(format!("{count} × unexpected answer to {what}"));
         }
-        let worse = self.sum(|visit| visit.worse_ranks);
-        if worse > 0 && self.one_gateway_each {
-            broken.push(format!("{worse} × a rank got worse"));
+        let worse = self.worse_ranks();
+        let worst = self.visits.iter().flat_map(|visit| &visit.worse_ranks);
+        let worst = worst.max_by_key(|(before, after)| after - before);
+        if let Some((before, after)) = worst.filter(|_| self.one_gateway_each) {
+            broken.push(format!("{worse} × a rank got worse, at most from {before} to {after}"));
         }
         let over = self.status.map_or(0, |samples| samples.over_capacity);
         if over > 0 {
@@ -125,7 +131,7 @@ impl fmt::Display for Report {
         writeln!(f, "refused waiting  {}", self.sum(|visit| visit.refused))?;
         writeln!(f, "entered again    {}", self.sum(|visit| visit.entered_again))?;
         writeln!(f, "unanswered       {}", self.sum(|visit| visit.unanswered))?;
-        writeln!(f, "worse ranks      {}", self.sum(|visit| visit.worse_ranks))?;
+        writeln!(f, "worse ranks      {}", self.worse_ranks())?;
         writeln!(
             f,
             "waits            p50 {:.1} s, p95 {:.1} s, p99 {:.1} s",

@@ -38,8 +38,8 @@ pub(crate) struct Visit {
     pub(crate) polls: u64,
     /// Attempts at the gate that were refused while waiting.
     pub(crate) refused: u64,
-    /// Ranks that were worse than the one shown before.
-    pub(crate) worse_ranks: u64,
+    /// Ranks that were worse than the one shown before: both.
+    pub(crate) worse_ranks: Vec<(u64, u64)>,
     /// Times the place was lost and a new one had to be made.
     pub(crate) entered_again: u64,
     /// Answers that came, but were neither a place nor a documented refusal.
@@ -219,7 +219,9 @@ impl Shopper {
         if place.is_active() != (place.rank == 0) {
             self.violation(format!("{} with rank {}", place.status, place.rank));
         }
-        self.seen.worse_ranks += u64::from(self.rank.is_some_and(|before| place.rank > before));
+        if let Some(before) = self.rank.filter(|before| place.rank > *before) {
+            self.seen.worse_ranks.push((before, place.rank));
+        }
         self.rank = Some(place.rank);
         Some(place)
     }
