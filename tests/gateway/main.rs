@@ -1,5 +1,8 @@
 //! End-to-end stories: real sockets, port 0, a real upstream. One binary, so that pingora is
 //! linked once; one file a theme.
 
+#![allow(unreachable_pub, reason = "the stories share one binary, and say what is for the others")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a story fails by panicking")]
+
 mod proxying;
 mod support;

@@ -196,11 +196,9 @@ impl Wire {
     }
 
     async fn fill(&mut self) -> bool {
-        let mut bytes = [0; 65536];
+        self.buffer.reserve(64 * 1024);
         // A reset is an end, too.
-        let length = soon(self.stream.read(&mut bytes)).await.unwrap_or(0);
-        self.buffer.extend_from_slice(&bytes[..length]);
-        length > 0
+        soon(self.stream.read_buf(&mut self.buffer)).await.unwrap_or(0) > 0
     }
 }
 
@@ -403,12 +401,12 @@ impl RunningGateway {
     }
 
     /// The value of a metric line, e.g. `requests_in_flight`, with labels as exported; 0 if absent.
-    pub fn metric(&self, line: &str) -> f64 {
+    pub fn metric(&self, line: &str) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         text.lines()
             .find_map(|have| have.strip_prefix(line)?.strip_prefix(' '))
-            .map_or(0.0, |value| value.parse().expect("a number"))
+            .map_or(0, |value| value.parse().expect("a number"))
     }
 
     /// Waits until `condition` holds, for effects that follow an answer.
