@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | rank, at any length of line | 0.1 µs | a poll is answered from memory |
 //! | token: parse and verify | 0.5 µs | on every gated request |
-//! | poll: token, standing, body | 2 µs | all of a poll but HTTP |
+//! | poll: token, standing, body | 1 µs | all of a poll but HTTP |
+//! | gate: route, identity, token, decision, header edits | 2 µs | every gated request of an active user |
 //! | line: enter | 1 µs | 1 000 000 users enter within a second |
 //! | line: standing | 0.5 µs | the first use, and whoever was silent |
 //! | line: admit, each user | 1 µs | 1 000 users hold the lock for a millisecond |
@@ -18,13 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anteroom::clock::{ManualClock, Timestamp};
+use anteroom::config::Config;
+use anteroom::gate::{Entry, Verdict};
+use anteroom::identity::client_address::Connection;
 use anteroom::queue::command::{AdmitBy, Purpose};
 use anteroom::queue::definition::Definition;
 use anteroom::queue::line::Line;
 use anteroom::queue::settings::{Mode, Settings};
 use anteroom::queue::snapshot::Ranks;
 use anteroom::queue::{Place, QueueName, QueueTemplate, Seq, UserSource, UserTag};
-use anteroom::store::mirror::{LocalQueue, Mirror};
+use anteroom::server::Core;
+use anteroom::store::mirror::{LocalQueue, Mirror, Seen};
 use anteroom::token::{Claims, Keyring, TokenKey, UnverifiedToken};
 
 use measure::{Case, Run, Walk};
@@ -100,7 +105,7 @@ fn poll<'a>(
         .collect();
     let mut walk = Walk::below(tokens.len() as u64);
     let operations = run.size(100_000);
-    Case::new(format!("poll, {waiting} waiting"), 2 * MICROSECOND, move || {
+    Case::new(format!("poll, {waiting} waiting"), MICROSECOND, move || {
         runtime.block_on(async {
             for _ in 0..operations {
                 let text = &tokens[usize::try_from(walk.step()).unwrap_or(0)];
@@ -149,6 +154,83 @@ fn line(run: Run, waiting: u64) -> [Case<'static>; 3] {
     [enter, stand, admit]
 }
 
+/// A gateway's core on the embedded store, kept fresh in the background.
+const CONFIG: &str = r#"
+[server]
+listen = ["127.0.0.1:0"]
+[store]
+kind = "embedded"
+[[upstream]]
+name = "shop"
+servers = ["127.0.0.1:9"]
+[[queue]]
+name = "deal-1"
+capacity = 1000000
+[[route]]
+path = "/checkout/*"
+upstream = "shop"
+queue = "deal-1"
+[[route]]
+path = "/*"
+upstream = "shop"
+"#;
+
+/// The whole decision on a warm token that came in a cookie, beside the visitor's cookie.
+fn gate<'a>(run: Run, runtime: &'a tokio::runtime::Runtime, core: &Core) -> Case<'a> {
+    let gate = Arc::clone(&core.gate);
+    let name = QueueName::new("deal-1").expect("a name");
+    let request = runtime.block_on(async {
+        let queue = gate.mirror().queue(&name).await.expect("the store answers");
+        let queue = queue.expect("it is declared");
+        let (user, visitor) = gate.visitors().issue(false);
+        let entry = gate.enter_user(&queue, &user).await.expect("the store answers");
+        let Entry::Placed { claims, .. } = entry else { unreachable!("there is room") };
+        let Seen::Active { until, .. } = queue.pass(&claims).await.expect("the store answers")
+        else {
+            unreachable!("there is room")
+        };
+        let token = gate.sign(&name, &Claims { lease_end: Some(until), ..claims });
+        let visitor = visitor.to_str().expect("our own cookie").split(';').next().unwrap_or("");
+        let cookies = format!("{visitor}; queue_token-deal-1={token}");
+        let request = http::Request::get("/checkout/pay?item=18&colour=brass")
+            .header("host", "shop.example")
+            .header("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+            .header("accept-language", "en-GB,en;q=0.5")
+            .header("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101")
+            .header("sec-fetch-mode", "navigate")
+            .header("cookie", cookies)
+            .body(());
+        request.expect("it is well formed").into_parts().0
+    });
+    let connection = Connection { peer: Some([127, 0, 0, 1].into()), tls: false };
+    let operations = run.size(100_000);
+    Case::new("gate: an active user passes", 2 * MICROSECOND, move || {
+        runtime.block_on(async {
+            for _ in 0..operations {
+                match gate.judge(&request, &connection).await {
+                    Verdict::Forward(forward) => black_box(forward),
+                    other => unreachable!("an active user passes: {other:?}"),
+                };
+            }
+        });
+        operations
+    })
+}
+
+fn core(runtime: &tokio::runtime::Runtime) -> Core {
+    runtime.block_on(async {
+        let config = Config::parse(CONFIG, "bench", &|_| None).expect("it is valid").0;
+        let core = Core::open(&config).await.expect("the embedded store answers");
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let mirror = Arc::clone(&core.mirror);
+        tokio::spawn(async move {
+            let _stays_open = stop;
+            Core::run(mirror, stopped).await;
+        });
+        core
+    })
+}
+
 fn main() {
     let run = Run::from_arguments();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -175,9 +257,16 @@ fn main() {
         mirror.known(&queue).expect("the queue is open")
     });
 
+    let served = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let core = core(&served);
     let mut cases = vec![rank(run, 1_000), rank(run, 100_000), rank(run, 1_000_000)];
     cases.push(token(run, &queue));
     cases.push(poll(run, &runtime, &local, waiting));
+    cases.push(gate(run, &served, &core));
     cases.extend(line(run, 1_000_000));
     measure::run(run, cases);
 }
