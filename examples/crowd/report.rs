@@ -86,9 +86,9 @@ impl Report {
             broken.push(format!("{count} × unexpected answer to {what}"));
         }
         let worse = self.worse_ranks();
-        let worst = self.visits.iter().flat_map(|visit| &visit.worse_ranks);
-        let worst = worst.max_by_key(|(before, after)| after - before);
-        if let Some((before, after)) = worst.filter(|_| self.one_gateway_each) {
+        let steps = self.visits.iter().flat_map(|visit| &visit.worse_ranks);
+        let greatest = steps.max_by_key(|(before, after)| after - before);
+        if let Some((before, after)) = greatest.filter(|_| self.one_gateway_each) {
             broken.push(format!("{worse} × a rank got worse, at most from {before} to {after}"));
         }
         let over = self.status.map_or(0, |samples| samples.over_capacity);
