@@ -6,8 +6,8 @@ mod settings;
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -40,18 +40,24 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the second listener shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Admin {
-    registry: Registry,
-    mirror: Arc<Mirror>,
+    /// Set once the gateway has started.
+    started: OnceLock<Started>,
     leaving: AtomicBool,
 }
 
+#[derive(Debug)]
+struct Started {
+    registry: Registry,
+    mirror: Arc<Mirror>,
+}
+
 impl Admin {
-    /// Shows the metrics in `registry` and the readiness of `mirror`.
-    #[must_use]
-    pub const fn new(registry: Registry, mirror: Arc<Mirror>) -> Self {
-        Self { registry, mirror, leaving: AtomicBool::new(false) }
+    /// The gateway has started: from now on the metrics in `registry` are shown, and it is ready as
+    /// long as `mirror` is of use. A second call changes nothing.
+    pub fn start(&self, registry: Registry, mirror: Arc<Mirror>) {
+        let _ = self.started.set(Started { registry, mirror });
     }
 
     /// From now on the gateway is not ready: it is about to stop.
@@ -59,18 +65,19 @@ impl Admin {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Whether requests should be sent here: not while stopping, and not while the store is away
-    /// if every queue's policy is to refuse then.
+    /// Whether requests should be sent here: not while starting or stopping, and not while the
+    /// store is away if every queue's policy is to refuse then.
     fn is_ready(&self) -> bool {
+        let Some(Started { mirror, .. }) = self.started.get() else { return false };
         let serves_without_store = || {
-            let queues = self.mirror.all();
+            let queues = mirror.all();
             queues.is_empty()
                 || queues
                     .iter()
                     .any(|queue| queue.settings().on_store_failure != OnStoreFailure::Closed)
         };
         let leaving = self.leaving.load(Ordering::Relaxed);
-        !leaving && (self.mirror.store_answers() || serves_without_store())
+        !leaving && (mirror.store_answers() || serves_without_store())
     }
 
     /// Serves until `stop` turns true, then lets answers in progress end.
@@ -139,8 +146,9 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
 async fn metrics(
     State(admin): State<Arc<Admin>>,
 ) -> Result<([(HeaderName, &'static str); 1], String), StatusCode> {
+    let started = admin.started.get().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &admin.registry)
+    prometheus_client::encoding::text::encode(&mut text, &started.registry)
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(([(CONTENT_TYPE, OPENMETRICS)], text))
 }

@@ -28,7 +28,7 @@ use crate::identity::cookie::VisitorCookies;
 use crate::identity::{Chain, Identities, IdentityRequest};
 use crate::page::Page;
 use crate::problem::{Code, Problem};
-use crate::queue::settings::Mode;
+use crate::queue::settings::{Mode, OnStoreFailure};
 use crate::queue::view::{Status, View};
 use crate::queue::{QueueName, UserId, UserSource, UserTag};
 use crate::route::return_target::ReturnTarget;
@@ -199,6 +199,9 @@ impl Gate {
         match self.parts.mirror.queue(&name).await {
             Ok(Some(queue)) => self.judge_gated(visit, gated, &queue).await,
             Ok(None) => self.refuse(None, Problem::new(Code::QueueNotFound).with_queue(&name)),
+            Err(_) if self.parts.mirror.failure_policy(&name) == Some(OnStoreFailure::Open) => {
+                self.forward(visit, None, None)
+            }
             Err(_) => {
                 let problem = Problem::new(Code::StoreUnavailable).with_queue(&name);
                 self.refuse(None, problem.with_retry_after(2))
@@ -234,6 +237,10 @@ impl Gate {
                 return self.without_token(visit, gated, queue, Code::QueueTokenRequired).await;
             }
         };
+        if queue.outlived(&claims) {
+            let code = Code::QueueTokenNotAvailable;
+            return self.without_token(visit, gated, queue, code).await;
+        }
         let identities = self.identities(&visit.caller, visit.parts, queue);
         let owner = match self.ownership(&claims, &identities, queue) {
             Ownership::Proven(owner) => owner,
@@ -376,8 +383,8 @@ impl Gate {
             }
             _ => {
                 let problem = answer::with_links(Problem::new(code), self.prefix(), queue.name());
-                let secs = queue.view_of(Status::Over).retry_after_secs();
-                problem.with_status(gated.refuse_status).with_retry_after(secs).into_response()
+                // Entering is possible at once.
+                problem.with_status(gated.refuse_status).with_retry_after(1).into_response()
             }
         };
         self.parts.metrics.count(queue, Decision::Wait);

@@ -179,7 +179,10 @@ pub struct BoundGateway {
     core: Core,
     upstreams: Upstreams,
     listeners: BoundListeners,
-    admin: Option<(TcpListener, SocketAddr)>,
+    admin: Arc<Admin>,
+    admin_address: Option<SocketAddr>,
+    /// Ends what runs beside the public side, when it is dropped or says so.
+    end: watch::Sender<bool>,
 }
 
 impl BoundGateway {
@@ -189,18 +192,20 @@ impl BoundGateway {
     /// [`StartError`]. Nothing is left behind.
     pub async fn bind(config: &Config) -> Result<Self, StartError> {
         let listeners = BoundListeners::bind(&config.server.listen)?;
-        let admin = match config.server.admin_listen {
-            None => None,
-            Some(address) => {
-                let failed = |source| StartError::Admin { address, source };
-                let listener = TcpListener::bind(address).await.map_err(failed)?;
-                let bound = listener.local_addr().map_err(failed)?;
-                Some((listener, bound))
-            }
-        };
+        let (end, ended) = watch::channel(false);
+        let admin = Arc::new(Admin::default());
+        let mut admin_address = None;
+        if let Some(address) = config.server.admin_listen {
+            let failed = |source| StartError::Admin { address, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            admin_address = Some(listener.local_addr().map_err(failed)?);
+            // Served from now on: whoever asks while the store is slow is told "not ready".
+            tokio::spawn(Arc::clone(&admin).serve(listener, ended));
+        }
         let upstreams = Upstreams::resolve(&config.upstreams).await?;
         let core = Core::open(config).await?;
-        Ok(Self { settings: config.server.clone(), core, upstreams, listeners, admin })
+        let settings = config.server.clone();
+        Ok(Self { settings, core, upstreams, listeners, admin, admin_address, end })
     }
 
     /// Where the public side listens, with real ports.
@@ -211,8 +216,8 @@ impl BoundGateway {
 
     /// Where the admin side listens, with its real port.
     #[must_use]
-    pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|(_, address)| *address)
+    pub const fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// The gate, the API and the queues.
@@ -226,7 +231,7 @@ impl BoundGateway {
     /// # Errors
     /// When serving ended without being told to.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<(), StartError> {
-        let Self { settings, core, upstreams, listeners, admin } = self;
+        let Self { settings, core, upstreams, listeners, admin, end, .. } = self;
         let Core { gate, api, mirror, mut registry } = core;
         let drain = Drain::default();
         let gateway = Gateway {
@@ -239,17 +244,14 @@ impl BoundGateway {
             drain: drain.clone(),
         };
         let app = gateway.into_app(threads(&settings));
-        let admin_side = Arc::new(Admin::new(registry, Arc::clone(&mirror)));
+        admin.start(registry, Arc::clone(&mirror));
         // The background and the admin side end after the drain: requests in flight need both.
-        let (end, ended) = watch::channel(false);
-        let background = tokio::spawn(Core::run(mirror, ended.clone()));
-        let refresh = tokio::spawn(upstreams.refresh(ended.clone()));
-        let admin_task =
-            admin.map(|(listener, _)| tokio::spawn(Arc::clone(&admin_side).serve(listener, ended)));
+        let background = tokio::spawn(Core::run(mirror, end.subscribe()));
+        let refresh = tokio::spawn(upstreams.refresh(end.subscribe()));
         let mut leaving = shutdown.leaving.clone();
         let readiness = tokio::spawn(async move {
             if leaving.wait_for(|leaving| *leaving).await.is_ok() {
-                admin_side.leave();
+                admin.leave();
             }
         });
         let served = tokio::select! {
@@ -261,9 +263,6 @@ impl BoundGateway {
         end.send_replace(true);
         let _ = background.await;
         let _ = refresh.await;
-        if let Some(task) = admin_task {
-            let _ = task.await;
-        }
         match served? {
             Drained::Clean => info!("stopped; every request was answered"),
             Drained::Cut(requests) => {

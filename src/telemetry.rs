@@ -17,7 +17,10 @@ pub use settings::{LogFormat, LogSettings};
 pub fn start(settings: &LogSettings) -> Result<(), tracing_subscriber::filter::ParseError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(filter) if !filter.is_empty() => EnvFilter::try_new(filter)?,
-        _ => EnvFilter::try_new(&settings.filter)?,
+        // What pingora says in normal running is no news to an operator.
+        _ => {
+            EnvFilter::try_new(format!("pingora_core=warn,pingora_proxy=warn,{}", settings.filter))?
+        }
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

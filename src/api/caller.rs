@@ -56,6 +56,8 @@ pub(super) struct Call<'a> {
 pub(super) enum Asker {
     /// The owner of a token.
     Token { claims: Claims, carrier: Carrier },
+    /// Somebody with a token that is older than the queue.
+    Outlived,
     /// A user without a token.
     User(UserId),
     /// Nobody that is known.
@@ -103,6 +105,7 @@ impl Api {
                 Some(user) => Asker::User(user.clone()),
                 None => Asker::Nobody,
             }),
+            Presented::Token { claims, .. } if call.queue.outlived(&claims) => Ok(Asker::Outlived),
             Presented::Token { claims, carrier } => {
                 match self.gate.ownership(&claims, &call.identities, &call.queue) {
                     Ownership::Proven(_) => Ok(Asker::Token { claims, carrier }),

@@ -10,6 +10,7 @@ use http::{Method, Request, Response, StatusCode};
 use crate::gate::accepts_html;
 use crate::page::PageContext;
 use crate::problem::{Code, Problem};
+use crate::queue::command::Left;
 use crate::queue::view::Status;
 
 use super::Api;
@@ -35,6 +36,7 @@ async fn leave(
     let left = match api.asker(&call)? {
         Asker::Token { claims, .. } => queue.leave(claims.owner, Some(claims.place.seq)).await,
         Asker::User(user) => queue.leave(api.gate.tag(&user), None).await,
+        Asker::Outlived => Ok(Left::Nothing),
         Asker::Nobody => {
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));
         }

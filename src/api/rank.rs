@@ -7,6 +7,7 @@ use http::{Method, Response, StatusCode};
 
 use crate::gate::credentials::Carrier;
 use crate::problem::{Code, Problem};
+use crate::queue::command::Gone;
 use crate::store::mirror::{LocalQueue, Seen};
 use crate::token::Claims;
 
@@ -33,6 +34,7 @@ async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, 
             (seen, token)
         }
         Asker::User(user) => (call.queue.lookup(api.gate.tag(&user)).await?, None),
+        Asker::Outlived => (Seen::Gone(Gone::Unknown), None),
         Asker::Nobody => {
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(call.queue.name())));
         }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::gate::{Entry, Gate};
+use crate::proxy::Listen;
 use crate::queue::{QueueName, UserId, UserSource};
 use crate::server::shutdown::handle_signals;
 use crate::server::{BoundGateway, threads};
@@ -137,7 +138,9 @@ async fn serve(
     announce(&gateway);
     println!("the operator's token is {secret}");
     println!();
-    println!("open http://{}/ in a browser and go to the checkout", arguments.listen);
+    if let Some(Listen::Tcp(address)) = gateway.addresses().first() {
+        println!("open http://{address}/ in a browser and go to the checkout");
+    }
     let (end, ended) = watch::channel(false);
     let name = QueueName::new(QUEUE).ok_or("the demo's queue has a bad name")?;
     if let Some(queue) = gateway.core().mirror.known(&name) {

@@ -30,18 +30,18 @@ impl Gate {
         error: &StoreError,
     ) -> Verdict {
         debug!(%error, queue.name = %queue.name(), "deciding on queue `{}` without the store", queue.name());
-        match (queue.settings().on_store_failure, token) {
-            (OnStoreFailure::Open, _) => {
-                self.forward(visit, Some((queue, Decision::FailedOpen)), None)
-            }
-            (OnStoreFailure::Hold, Some((claims, owner, carrier)))
-                if queue.can_prove_active(claims) =>
-            {
-                let until = claims.lease_end.unwrap_or_default();
-                let passage = Passage::active(queue, claims, owner, claims.place, until, carrier);
-                self.forward(visit, Some((queue, Decision::FailedHeld)), Some(passage.unrenewed()))
-            }
-            (OnStoreFailure::Hold | OnStoreFailure::Closed, _) => {
+        let policy = queue.settings().on_store_failure;
+        if policy == OnStoreFailure::Hold
+            && let Some((claims, owner, carrier)) = token
+            && let Some(until) = queue.proven_active_until(claims)
+        {
+            let passage = Passage::active(queue, claims, owner, claims.place, until, carrier);
+            let decision = Some((queue, Decision::FailedHeld));
+            return self.forward(visit, decision, Some(passage.unrenewed()));
+        }
+        match policy {
+            OnStoreFailure::Open => self.forward(visit, Some((queue, Decision::FailedOpen)), None),
+            OnStoreFailure::Hold | OnStoreFailure::Closed => {
                 self.parts.metrics.count(queue, Decision::FailedClosed);
                 let inline = gated.when_waiting != WhenWaiting::Reject
                     && Navigation::of(visit.parts) != Navigation::No;

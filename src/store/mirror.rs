@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::queue::command::{Configured, Origin};
 use crate::queue::definition::Definition;
 use crate::queue::line::REVOCATION_DELAY;
+use crate::queue::settings::OnStoreFailure;
 use crate::queue::{QueueName, QueueTemplate};
 
 use super::{SharedStore, StoreError};
@@ -107,6 +108,13 @@ impl Mirror {
             return Err(StoreError::away());
         }
         self.add(name, definition).await
+    }
+
+    /// What a declared queue's policy is while the store is away, also for an instance of a
+    /// template that this gateway does not have yet.
+    #[must_use]
+    pub fn failure_policy(&self, name: &QueueName) -> Option<OnStoreFailure> {
+        self.definition_of(name).map(|definition| definition.settings.on_store_failure)
     }
 
     /// The queue of this name if this gateway has it already.

@@ -277,19 +277,28 @@ impl LocalQueue {
         Ok(self.store.admit(&self.name, max, by).await?.value)
     }
 
-    /// Whether this gateway can prove without the store that the holder is active: by a lease it
-    /// has seen, or by a pass token.
+    /// Until when this gateway can prove without the store that the holder is active: by a lease
+    /// it has seen, or by a pass token. `None` if it cannot.
     #[must_use]
-    pub fn can_prove_active(&self, claims: &Claims) -> bool {
+    pub fn proven_active_until(&self, claims: &Claims) -> Option<Timestamp> {
+        let seq = claims.place.seq.0;
+        if self.left.read().contains_key(&seq)
+            || claims.incarnation != self.picture.load().incarnation
+        {
+            return None;
+        }
         let now = self.now();
-        let left = self.left.read().contains_key(&claims.place.seq.0);
-        let proven = claims.lease_end.is_some_and(|end| end > now.plus(LEASE_MARGIN))
-            && claims.incarnation == self.picture.load().incarnation;
-        let known = self
-            .leases
-            .get(claims.place.seq.0, claims.owner, now, LEASE_MARGIN)
-            .is_some_and(|lease| lease.claimed);
-        !left && (proven || known)
+        let known = self.leases.get(seq, claims.owner, now, LEASE_MARGIN);
+        known
+            .filter(|lease| lease.claimed)
+            .map(|lease| lease.until)
+            .or_else(|| claims.lease_end.filter(|end| *end > now.plus(LEASE_MARGIN)))
+    }
+
+    /// Whether a token is older than the queue itself: over, whoever holds it.
+    #[must_use]
+    pub fn outlived(&self, claims: &Claims) -> bool {
+        claims.incarnation < self.picture.load().incarnation
     }
 
     /// What a user in this standing is told.
