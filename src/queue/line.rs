@@ -35,6 +35,9 @@ pub const REVOCATION_DELAY: Duration = Duration::from_millis(500);
 /// leases.
 pub const REVOCATION_KEPT: Duration = Duration::from_secs(10);
 
+/// The most users one call admits: about two milliseconds of a store's time.
+pub const MAX_ADMITTED: u64 = 1000;
+
 /// Every fifth admission is the late lane's while both lanes have waiters. Turns are counted over
 /// all admissions, not per call: with a slow rate each call admits one.
 const LATE_SHARE: u64 = 5;
@@ -325,7 +328,7 @@ impl Line {
     /// Admits up to `max`; see [`QueueStore::admit`](crate::store::QueueStore::admit).
     pub fn admit(&mut self, max: u64, by: AdmitBy, now: Timestamp) -> Versioned<Admitted> {
         let now = self.advance(now);
-        let budget = self.budget(by, now).min(max);
+        let budget = self.budget(by, now).min(max).min(MAX_ADMITTED);
         if budget == 0 {
             return self.answer(Admitted { head: self.head, ..Admitted::default() }, now);
         }
