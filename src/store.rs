@@ -7,6 +7,7 @@
 //! - every method may be repeated after an error without harm;
 //! - time is the store's own, never the caller's.
 
+mod batching;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 mod embedded;
@@ -28,6 +29,8 @@ use crate::queue::{QueueName, Seq, UserTag};
 
 pub use embedded::embedded;
 pub use redis::redis;
+#[cfg(any(test, feature = "testing"))]
+pub use redis::redis_with_clock;
 pub use settings::{RedisSettings, StoreSettings};
 
 /// A secret that all gateways on one store share. 32 bytes.
@@ -127,7 +130,9 @@ pub trait QueueStore: Send + Sync + fmt::Debug {
     async fn sync(&self, queue: &QueueName, known: Versions) -> Result<Synced, StoreError>;
 
     /// Frees memory: the part of the bitmap behind the head beyond `keep` numbers, and index
-    /// entries that mean nothing any more (some each call). Changes no answer.
+    /// entries that mean nothing any more (some each call). Changes no answer, except that a place
+    /// that is over may be answered as [`Gone::Unknown`](crate::queue::command::Gone::Unknown)
+    /// instead of how it ended.
     async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError>;
 }
 

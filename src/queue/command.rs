@@ -15,7 +15,7 @@ use super::settings::Settings;
 pub struct Versions {
     /// Grows with every change of the line or the active set.
     pub all: u64,
-    /// Grows when a gone bit changes other than by the head moving on, or the base moves.
+    /// Grows when a gone bit changes.
     pub gone: u64,
     /// Grows when the late lane changes.
     pub late: u64,

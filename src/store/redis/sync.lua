@@ -1,0 +1,31 @@
+-- Line::sync: what changed since the versions the caller knows. Writes nothing.
+--
+-- KEYS: the queue's. ARGV: clock, then the known versions of gone, late, settings, revoked.
+-- Answer: false for an unknown queue, else { version, incarnation, now, versions of gone, late,
+-- settings, revoked, head, tail, live, active, admitted, gone bytes, late numbers, settings,
+-- revoked numbers }; each of the last four is false if the caller knows it. The gone bytes begin
+-- with the one that holds head; those missing at the end are zero.
+
+if not open() then
+  return false
+end
+local gone, late, settings, revoked = false, false, false, false
+if ARGV[2] ~= text(m.v_gone) then
+  gone = ''
+  if m.head <= m.tail then
+    local first, last = math.floor((m.head - m.base) / 8), math.floor((m.tail - m.base) / 8)
+    gone = redis.call('GETRANGE', GONE, text(first), text(last))
+  end
+end
+if ARGV[3] ~= text(m.v_late) then
+  late = redis.call('ZRANGE', LATE, 0, -1)
+end
+if ARGV[4] ~= text(m.v_settings) then
+  settings = redis.call('HGET', META, 'settings')
+end
+if ARGV[5] ~= text(m.v_revoked) then
+  revoked = redis.call('ZRANGEBYSCORE', REVOKED, '(' .. text(now), '+inf')
+end
+local active = redis.call('ZCOUNT', ACTIVE, '(' .. text(now), '+inf')
+return versioned(m.v_gone, m.v_late, m.v_settings, m.v_revoked, m.head, m.tail, m.live, active,
+  m.admitted, gone, late, settings, revoked)
