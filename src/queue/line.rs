@@ -27,6 +27,10 @@ use super::schedule::Phase;
 use super::settings::{EPOCH_MS, Mode, Renew, Settings};
 use super::{Place, Seq, UserTag};
 
+/// How many numbers may lie between head and tail for each user who may wait: whoever enters and
+/// falls silent no longer waits, but is remembered until the head passes.
+pub const UNCALLED_PER_WAITING: u64 = 4;
+
 /// How long a freed active slot still counts: the age up to which another gateway may answer from
 /// its copy.
 pub const REVOCATION_DELAY: Duration = Duration::from_millis(500);
@@ -184,7 +188,10 @@ impl Line {
             self.set_lease(place.seq.0, until);
             return Entered::Active { place, until, claimed: false, freshness: Freshness::New };
         }
-        if self.live + self.late.len() as u64 >= self.settings.max_waiting {
+        let waiting = self.live + self.late.len() as u64;
+        let uncalled = self.tail + 1 - self.head;
+        let max = self.settings.max_waiting;
+        if waiting >= max || uncalled >= max * UNCALLED_PER_WAITING {
             return Entered::Full;
         }
         self.heartbeats.entering(now.as_millis() / EPOCH_MS, self.tail);

@@ -148,7 +148,8 @@ pub struct Settings {
     /// How long after a missed turn a user may still come back near the front.
     #[serde(with = "as_millis")]
     pub late_grace: Duration,
-    /// The most users waiting at once.
+    /// The most users waiting at once. With those who entered and fell silent, at most four times
+    /// as many numbers are remembered before the head.
     pub max_waiting: u64,
     /// Before this moment nobody enters.
     pub opens_at: Option<Timestamp>,

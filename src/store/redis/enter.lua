@@ -68,7 +68,9 @@ local function enter(tag)
     redis.call('ZADD', ACTIVE, text(now + m.claim_ttl), text(seq))
     return { IS_ACTIVE, seq, now, now + m.claim_ttl, 0, 1 }
   end
-  if m.live + late_waiting() >= m.max_waiting then
+  -- Whoever falls silent no longer waits, but is remembered until the head passes.
+  local uncalled = m.tail + 1 - m.head
+  if m.live + late_waiting() >= m.max_waiting or uncalled >= m.max_waiting * 4 then
     return { FULL, 0, 0, 0, 0, 0 }
   end
   m.live = m.live + 1

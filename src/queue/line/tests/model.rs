@@ -1,6 +1,7 @@
 //! A line as a list of people, without bitmaps, marks or counters: slow and obviously right.
 
 use super::super::super::settings::{MICRO, Rate};
+use super::super::UNCALLED_PER_WAITING;
 use super::*;
 
 /// Somebody who once got a number: the number is the position in the list, from 1.
@@ -170,7 +171,10 @@ impl Model {
             && self.waiting() + self.late() == 0
             && self.pace() >= 1
             && self.active() < self.settings.capacity;
-        if !straight_in && self.waiting() + self.late() >= self.settings.max_waiting {
+        let uncalled = self.people.iter().filter(|person| person.passed.is_none()).count() as u64;
+        let max = self.settings.max_waiting;
+        let full = self.waiting() + self.late() >= max || uncalled >= max * UNCALLED_PER_WAITING;
+        if !straight_in && full {
             return Entered::Full;
         }
         if let Some(old) = self.find(user) {
