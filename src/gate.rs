@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 use crate::clock::Clock;
 use crate::identity::client_address::{Client, Connection, TrustedProxies};
@@ -32,7 +32,10 @@ use crate::queue::settings::{Mode, OnStoreFailure};
 use crate::queue::view::{Status, View};
 use crate::queue::{QueueName, UserId, UserSource, UserTag};
 use crate::route::return_target::ReturnTarget;
-use crate::route::{CanonicalTarget, Gated, Matched, Route, RouteRequest, RouteTable, WhenWaiting};
+use crate::route::{
+    CanonicalTarget, Gated, Matched, Route, RouteRequest, RouteTable, TargetError, WhenWaiting,
+};
+use crate::store::StoreError;
 use crate::store::mirror::{LocalQueue, Mirror, Seen};
 use crate::token::{Claims, Keyring};
 
@@ -160,12 +163,7 @@ impl Gate {
     pub async fn judge(&self, parts: &Parts, connection: &Connection) -> Verdict {
         let caller = self.caller(parts, connection);
         let target = parts.uri.to_string();
-        let request = RouteRequest {
-            method: preflight::judged_method(parts).unwrap_or(&parts.method),
-            target: &target,
-            host: caller.host(),
-        };
-        let matched = match self.parts.routes.resolve(request) {
+        let matched = match self.resolve(parts, &target, caller.host()) {
             Ok(matched) => matched,
             Err(error) => {
                 return self
@@ -207,6 +205,38 @@ impl Gate {
                 self.refuse(None, problem.with_retry_after(2))
             }
         }
+    }
+
+    /// Where a request goes. A preflight goes where the request it announces would go, unless no
+    /// rule answers it there and its own method leads to a gate.
+    fn resolve(
+        &self,
+        parts: &Parts,
+        target: &str,
+        host: Option<&str>,
+    ) -> Result<Matched, TargetError> {
+        let of = |method| self.parts.routes.resolve(RouteRequest { method, target, host });
+        let Some(announced) = preflight::judged_method(parts) else { return of(&parts.method) };
+        let announced = of(announced)?;
+        let answered = match &announced {
+            Matched::Route { route, .. } => preflight::answer(parts, route).is_some(),
+            Matched::Reserved { .. } | Matched::Nothing { .. } => true,
+        };
+        let own = if answered { None } else { Some(of(&parts.method)?) };
+        let gated = |matched: &Matched| matches!(matched, Matched::Route { route, bypassed: false, .. } if route.gated.is_some());
+        Ok(own.filter(gated).unwrap_or(announced))
+    }
+
+    /// The canonical form of a request's target.
+    fn canonical_target(&self, parts: &Parts, connection: &Connection) -> Option<String> {
+        let caller = self.caller(parts, connection);
+        let target = CanonicalTarget::parse(&parts.uri.to_string(), caller.host());
+        target.ok().map(CanonicalTarget::into_string)
+    }
+
+    /// Takes the gateway's header names from a client; the token stays.
+    fn reserve(&self, headers: &mut HeaderMap) {
+        headers::reserve(headers, &self.parts.carriers);
     }
 
     async fn judge_gated(&self, visit: Visit<'_>, gated: &Gated, queue: &LocalQueue) -> Verdict {

@@ -194,11 +194,20 @@ impl Passage {
     }
 }
 
-/// Back ends fold `_` and `.` into `-` (CGI and friends) and ignore letter case.
-fn fold(byte: u8) -> u8 {
-    match byte {
-        b'_' | b'.' => b'-',
-        other => other.to_ascii_lowercase(),
+/// Back ends fold `_` and `.` into `-`, some (CGI and friends) everything but letters and digits,
+/// and ignore letter case.
+const fn fold(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
+}
+
+/// Takes the gateway's names from the client of a request that the gateway serves itself; the
+/// token stays.
+pub(super) fn reserve(headers: &mut HeaderMap, carriers: &Carriers) {
+    let reserved =
+        |name: &&HeaderName| starts_folded(name, RESERVED_PREFIX) && **name != carriers.header;
+    let doomed: Vec<HeaderName> = headers.keys().filter(reserved).cloned().collect();
+    for name in doomed {
+        headers.remove(name);
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::Service;
 
@@ -19,7 +19,8 @@ use crate::problem::{Code, Problem};
 use super::{Gate, Verdict, answer};
 
 /// A service behind the gate: it sees only requests that may pass, with their canonical target and
-/// the gateway's identity headers, and the requests of the queue API below the gate's prefix.
+/// the gateway's identity headers, and the requests of the queue API below the gate's prefix, their
+/// target canonical, too.
 ///
 /// The connection is taken from the request's extensions ([`Connection`]); a request without it
 /// comes from nobody who is trusted.
@@ -65,26 +66,35 @@ where
             let forward = match gate.judge(&parts, &connection).await {
                 Verdict::Answer(response) => return Ok(response.map(Full::new).map(Either::Right)),
                 Verdict::Api => {
+                    // A service behind routes by what it is given: never by what was not judged.
+                    gate.reserve(&mut parts.headers);
+                    let target = gate.canonical_target(&parts, &connection);
+                    let Some(uri) = target.and_then(|target| with_target(&parts.uri, &target))
+                    else {
+                        return Ok(bad_target());
+                    };
+                    parts.uri = uri;
                     let response = inner.call(Request::from_parts(parts, body)).await?;
                     return Ok(response.map(Either::Left));
                 }
                 Verdict::Forward(forward) => forward,
             };
             forward.request.apply(&mut parts.headers);
-            let mut uri = parts.uri.into_parts();
-            match PathAndQuery::try_from(forward.target.as_str()) {
-                Ok(target) => uri.path_and_query = Some(target),
-                Err(_) => return Ok(bad_target()),
-            }
-            match http::Uri::from_parts(uri) {
-                Ok(uri) => parts.uri = uri,
-                Err(_) => return Ok(bad_target()),
-            }
+            let Some(uri) = with_target(&parts.uri, &forward.target) else {
+                return Ok(bad_target());
+            };
+            parts.uri = uri;
             let mut response = inner.call(Request::from_parts(parts, body)).await?;
             forward.passage.response_edits(response.headers()).apply(response.headers_mut());
             Ok(response.map(Either::Left))
         })
     }
+}
+
+fn with_target(uri: &Uri, target: &str) -> Option<Uri> {
+    let mut uri = uri.clone().into_parts();
+    uri.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
+    Uri::from_parts(uri).ok()
 }
 
 fn bad_target<B>() -> Answer<B> {

@@ -4,5 +4,6 @@
 #![allow(unreachable_pub, reason = "the stories share one binary, and say what is for the others")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a story fails by panicking")]
 
+mod attacks;
 mod proxying;
 mod support;

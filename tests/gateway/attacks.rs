@@ -1,0 +1,319 @@
+//! What somebody tries who does not want to wait: around the gate, with others' places, with
+//! requests that cost more than they should. The gate is worn as a layer, before a shop that
+//! answers everything it is asked.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anteroom::api::QueueApi;
+use anteroom::clock::{Clock, ManualClock, SystemClock, Timestamp};
+use anteroom::config::Config;
+use anteroom::gate::credentials::Carriers;
+use anteroom::gate::metrics::GateMetrics;
+use anteroom::gate::{Gate, GateLayer, GateParts};
+use anteroom::identity::Chain;
+use anteroom::identity::client_address::Connection;
+use anteroom::identity::cookie::VisitorCookies;
+use anteroom::identity::cookies::CookieNames;
+use anteroom::page::Page;
+use anteroom::queue::command::{
+    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
+    Synced, Versioned, Versions,
+};
+use anteroom::queue::settings::Settings;
+use anteroom::queue::{QueueName, Seq, UserTag};
+use anteroom::store::mirror::Mirror;
+use anteroom::store::{QueueStore, SharedSecret, SharedStore, StoreError, embedded};
+use anteroom::token::{Keyring, TokenKey};
+use async_trait::async_trait;
+use axum::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use tokio::sync::watch;
+use tower::{Layer, Service, ServiceExt};
+
+use crate::support::soon;
+
+/// A store that can go away, and counts what it is asked.
+#[derive(Debug)]
+struct Flaky {
+    inner: SharedStore,
+    away: AtomicBool,
+    standings: AtomicUsize,
+}
+
+impl Flaky {
+    fn check(&self) -> Result<(), StoreError> {
+        if self.away.load(Ordering::SeqCst) { Err(StoreError::away()) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl QueueStore for Flaky {
+    fn kind(&self) -> &'static str {
+        "flaky"
+    }
+
+    async fn secret(&self, name: SharedSecret, proposal: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.check()?;
+        self.inner.secret(name, proposal).await
+    }
+
+    async fn configure(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+    ) -> Result<Configured, StoreError> {
+        self.check()?;
+        self.inner.configure(queue, settings, origin).await
+    }
+
+    async fn enter(
+        &self,
+        queue: &QueueName,
+        users: &[UserTag],
+    ) -> Result<Versioned<Vec<Entered>>, StoreError> {
+        self.check()?;
+        self.inner.enter(queue, users).await
+    }
+
+    async fn standing(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        seq: Option<Seq>,
+        purpose: Purpose,
+    ) -> Result<Versioned<Standing>, StoreError> {
+        self.check()?;
+        self.standings.fetch_add(1, Ordering::SeqCst);
+        // As a store over the network would: others run meanwhile.
+        tokio::task::yield_now().await;
+        self.inner.standing(queue, user, seq, purpose).await
+    }
+
+    async fn leave(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        seq: Option<Seq>,
+    ) -> Result<Versioned<Left>, StoreError> {
+        self.check()?;
+        self.inner.leave(queue, user, seq).await
+    }
+
+    async fn admit(
+        &self,
+        queue: &QueueName,
+        max: u64,
+        by: AdmitBy,
+    ) -> Result<Versioned<Admitted>, StoreError> {
+        self.check()?;
+        self.inner.admit(queue, max, by).await
+    }
+
+    async fn heartbeat(&self, queue: &QueueName, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.heartbeat(queue, heartbeat).await
+    }
+
+    async fn reap(&self, queue: &QueueName) -> Result<Reaped, StoreError> {
+        self.check()?;
+        self.inner.reap(queue).await
+    }
+
+    async fn sync(&self, queue: &QueueName, known: Versions) -> Result<Synced, StoreError> {
+        self.check()?;
+        self.inner.sync(queue, known).await
+    }
+
+    async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.compact(queue, keep).await
+    }
+}
+
+/// One gateway around a shop, in this process.
+struct Site {
+    gate: Arc<Gate>,
+    api: QueueApi,
+    mirror: Arc<Mirror>,
+    store: Arc<Flaky>,
+    /// What came through to the shop or, below the prefix, to the queue API.
+    through: Arc<Mutex<Vec<Parts>>>,
+    _stop: watch::Sender<bool>,
+}
+
+const QUEUE: &str = "deal-1";
+
+/// A gateway with this configuration behind the usual beginning; `queue` goes into the only queue.
+async fn site(queue: &str, rest: &str, clock: Arc<dyn Clock>) -> Site {
+    let text = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[store]\nkind = \"embedded\"\n\
+         [[upstream]]\nname = \"shop\"\nservers = [\"127.0.0.1:9\"]\n\
+         [[queue]]\nname = \"{QUEUE}\"\n{queue}\n{rest}\n\
+         [[route]]\npath = \"/*\"\nupstream = \"shop\"\n"
+    );
+    let (config, _) = Config::parse(&text, "test.toml", &|_| None).expect("a good configuration");
+    let store = Arc::new(Flaky {
+        inner: embedded(Arc::clone(&clock)),
+        away: AtomicBool::new(false),
+        standings: AtomicUsize::new(0),
+    });
+    let shared = Arc::clone(&store) as SharedStore;
+    let mirror = Arc::new(Mirror::new(shared, Arc::clone(&clock), 1, config.queues.clone()));
+    mirror.open().await.expect("the store is there");
+    let keyring = Keyring::new(vec![TokenKey::new(1, [7; 32])]).expect("one key");
+    let cookies = CookieNames::new(&config.tokens.cookie).expect("the default");
+    let visitors = VisitorCookies::new(cookies.clone(), &keyring);
+    let gate = Arc::new(Gate::new(GateParts {
+        routes: Arc::clone(&config.routes),
+        chain: Arc::new(Chain::new(config.identity.clone(), visitors).expect("sources")),
+        sources: config.identity.sources.clone(),
+        mirror: Arc::clone(&mirror),
+        keyring,
+        user_salt: [9; 32],
+        trusted_proxies: config.server.trusted_proxies.clone(),
+        public_origins: config.server.public_origins.clone(),
+        carriers: Arc::new(Carriers { header: config.tokens.header.clone(), cookies }),
+        page: Page::new(config.page.clone(), &config.api.prefix),
+        prefix: config.api.prefix.clone(),
+        clock,
+        metrics: GateMetrics::default(),
+    }));
+    let api = QueueApi::new(Arc::clone(&gate), config.api.clone(), config.admin.clone());
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(Arc::clone(&mirror).run(stopped));
+    Site { gate, api, mirror, store, through: Arc::default(), _stop: stop }
+}
+
+async fn plain(queue: &str, rest: &str) -> Site {
+    site(queue, rest, Arc::new(SystemClock)).await
+}
+
+/// The route that all stories protect.
+const GATED: &str = "[[route]]\npath = \"/checkout/*\"\nupstream = \"shop\"\nqueue = \"deal-1\"\n";
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn code(&self) -> String {
+        let body: serde_json::Value = serde_json::from_str(&self.body).expect("JSON");
+        body["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn location(&self) -> &str {
+        self.headers["location"].to_str().expect("text")
+    }
+
+    /// The cookies it sets, as a browser sends them back.
+    fn cookies(&self) -> String {
+        let pairs = self.headers.get_all("set-cookie").iter().map(|line| {
+            line.to_str().expect("text").split(';').next().unwrap_or_default().to_owned()
+        });
+        pairs.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Site {
+    async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in [("host", "shop.example")].iter().chain(headers) {
+            request = request.header(*name, *value);
+        }
+        let peer = Connection { peer: Some(IpAddr::from([127, 0, 0, 1])), tls: false };
+        let request = request.extension(peer).body(Bytes::new()).expect("a request");
+        let (api, through) = (self.api.clone(), Arc::clone(&self.through));
+        let shop = tower::service_fn(move |request: Request<Bytes>| {
+            let (api, through) = (api.clone(), Arc::clone(&through));
+            async move {
+                let (parts, body) = request.into_parts();
+                through.lock().expect("no panic").push(parts.clone());
+                if parts.uri.path().starts_with("/_queue/") {
+                    return api.oneshot(Request::from_parts(parts, body)).await;
+                }
+                Ok::<_, Infallible>(Response::new(Body::from("the shop")))
+            }
+        });
+        let mut gated = GateLayer::new(Arc::clone(&self.gate)).layer(shop);
+        let Ok(response) = soon(gated.call(request)).await;
+        let (parts, body) = response.into_parts();
+        let body = soon(body.collect()).await.expect("a body").to_bytes();
+        let body = String::from_utf8(body.to_vec()).expect("text");
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    async fn browse(&self, target: &str, cookies: &str) -> Answer {
+        self.ask("GET", target, &[("accept", "text/html"), ("cookie", cookies)]).await
+    }
+
+    /// Enters as a new visitor; its token.
+    async fn token(&self) -> String {
+        let entered = self.ask("POST", "/_queue/deal-1/enter", &[]).await;
+        assert_eq!(entered.status, 201, "{entered:?}");
+        let body: serde_json::Value = serde_json::from_str(&entered.body).expect("JSON");
+        body["token"].as_str().expect("a token").to_owned()
+    }
+
+    fn last_through(&self) -> Option<Parts> {
+        self.through.lock().expect("no panic").last().cloned()
+    }
+
+    /// Takes the store away until the gateway knows.
+    async fn lose_store(&self) {
+        self.store.away.store(true, Ordering::SeqCst);
+        while self.mirror.store_answers() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn nobody_entered(&self) {
+        let name = QueueName::new(QUEUE).expect("a name");
+        let synced = self.store.inner.sync(&name, Versions::default()).await.expect("known");
+        assert_eq!(synced.tail, 0, "somebody was given a number");
+    }
+}
+
+#[tokio::test]
+async fn a_path_under_the_prefix_reaches_a_service_behind_the_layer_in_its_canonical_form_only() {
+    let site = plain("capacity = 0", GATED).await;
+    for target in ["/checkout/../_queue/deal-1/status", "/checkout/%2e%2e/_queue/deal-1/status"] {
+        let answer = site.ask("GET", target, &[("x-queue-user", "admin")]).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let seen = site.last_through().expect("the queue API was asked");
+        assert_eq!(seen.uri.path(), "/_queue/deal-1/status", "{target}");
+        assert!(!seen.headers.contains_key("x-queue-user"));
+    }
+}
+
+#[tokio::test]
+async fn no_spelling_of_the_gateways_headers_comes_through() {
+    let site = plain("capacity = 0", GATED).await;
+    let spellings =
+        ["x-queue-user", "x_queue_user", "x.queue.user", "x!queue~user", "x|queue'name"];
+    let headers: Vec<_> = spellings.iter().map(|name| (*name, "admin")).collect();
+    site.ask("GET", "/open", &headers).await;
+    let seen = site.last_through().expect("the shop was asked");
+    assert_eq!(seen.headers.len(), 1, "{:?}", seen.headers);
+}
+
+#[tokio::test]
+async fn a_preflight_does_not_carry_an_options_request_past_its_own_gate() {
+    let open = "[[route]]\npath = \"/checkout/*\"\nmethods = [\"GET\"]\nupstream = \"shop\"\n";
+    let site = plain("capacity = 0", &format!("{GATED}when_waiting = \"reject\"\n{open}")).await;
+    assert_eq!(site.ask("GET", "/checkout/x", &[]).await.status, 200);
+    let plain = site.ask("OPTIONS", "/checkout/x", &[]).await;
+    assert_eq!(plain.status, 429);
+    let preflight = [("origin", "https://a.example"), ("access-control-request-method", "GET")];
+    assert_eq!(site.ask("OPTIONS", "/checkout/x", &preflight).await.status, 429);
+}
