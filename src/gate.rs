@@ -243,6 +243,9 @@ impl Gate {
         if queue.settings().mode == Mode::PassAll {
             return self.forward(visit, Some((queue, Decision::Open)), None);
         }
+        if queue.fails_open() {
+            return self.forward(visit, Some((queue, Decision::FailedOpen)), None);
+        }
         let presented = self.parts.carriers.presented(
             &self.parts.keyring,
             queue.name(),
@@ -316,6 +319,9 @@ impl Gate {
         queue: &LocalQueue,
         code: Code,
     ) -> Verdict {
+        if !queue.store_answers() {
+            return self.store_away(visit, gated, queue, None, &StoreError::away());
+        }
         if code == Code::QueueClosed {
             return self.wait(&visit, gated, queue, &queue.view_of(Status::Closed), None);
         }

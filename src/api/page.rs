@@ -45,7 +45,7 @@ struct Asked {
 async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, Early> {
     let call = api.call(name, parts).await?;
     let asked = api.asked(parts);
-    if call.queue.settings().mode == Mode::PassAll {
+    if call.queue.settings().mode == Mode::PassAll || call.queue.fails_open() {
         return Ok(go_on(&asked));
     }
     // A token that cannot be used counts as none: the person is entered as who she is.
@@ -64,7 +64,14 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
     if Navigation::of(parts) == Navigation::WithoutEffect {
         return Ok(api.show(&call, &asked, &call.queue.view_of(Status::Joining)));
     }
-    match api.gate.enter(&call.queue, &call.identities).await? {
+    if !call.queue.store_answers() {
+        return Ok(api.show(&call, &asked, &call.queue.view_of(Status::StoreAway)));
+    }
+    let entered = api.gate.enter(&call.queue, &call.identities).await;
+    let Ok(entry) = entered else {
+        return Ok(api.show(&call, &asked, &call.queue.view_of(Status::StoreAway)));
+    };
+    match entry {
         Entry::Placed { claims, seen, .. } => Ok(api.placed(&call, &asked, &claims, seen)),
         Entry::Refused(status) => Ok(api.show(&call, &asked, &call.queue.view_of(status))),
         Entry::Nobody => Err(early(Problem::new(Code::Unauthenticated))),

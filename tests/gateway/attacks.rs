@@ -317,3 +317,44 @@ async fn a_preflight_does_not_carry_an_options_request_past_its_own_gate() {
     let preflight = [("origin", "https://a.example"), ("access-control-request-method", "GET")];
     assert_eq!(site.ask("OPTIONS", "/checkout/x", &preflight).await.status, 429);
 }
+
+#[tokio::test]
+async fn open_lets_everybody_pass_while_the_store_is_away_waiting_or_not() {
+    let queue = "capacity = 0\non_store_failure = \"open\"";
+    let site = plain(queue, &format!("{GATED}when_waiting = \"reject\"\n")).await;
+    let waiting = site.token().await;
+    let carried = [("x-queue-token", waiting.as_str())];
+    assert_eq!(site.ask("GET", "/checkout/x", &carried).await.status, 429);
+    site.lose_store().await;
+    assert_eq!(site.ask("GET", "/checkout/x", &carried).await.status, 200);
+    assert_eq!(site.ask("POST", "/checkout/x", &[]).await.status, 200);
+    assert_eq!(site.browse("/checkout/x", "").await.status, 200);
+    // Who sits in the waiting room is sent on, too.
+    let room = site.browse("/_queue/deal-1/page?return=/checkout/x", "").await;
+    assert_eq!((room.status, room.location()), (303, "/checkout/x"));
+}
+
+#[tokio::test]
+async fn hold_and_closed_tell_everybody_else_that_the_store_is_away() {
+    for policy in ["hold", "closed"] {
+        let queue = format!("capacity = 1\non_store_failure = \"{policy}\"");
+        let site = plain(&queue, GATED).await;
+        let active = site.token().await;
+        let waiting = site.token().await;
+        let active = [("x-queue-token", active.as_str())];
+        assert_eq!(site.ask("GET", "/checkout/x", &active).await.status, 200);
+        site.lose_store().await;
+        let carried = [("x-queue-token", waiting.as_str())];
+        for headers in [&carried[..], &[]] {
+            let answer = site.ask("POST", "/checkout/x", headers).await;
+            assert_eq!((answer.status, answer.code().as_str()), (503, "STORE_UNAVAILABLE"));
+        }
+        let known = site.ask("GET", "/checkout/x", &active).await;
+        assert_eq!(known.status, if policy == "hold" { 200 } else { 503 }, "{policy}");
+        // People get a page, without a number, wherever they are.
+        for target in ["/checkout/x", "/_queue/deal-1/page"] {
+            let answer = site.browse(target, "").await;
+            assert!(answer.body.starts_with("<!doctype html>"), "{target}: {answer:?}");
+        }
+    }
+}

@@ -19,7 +19,7 @@ use crate::queue::estimate::{Estimate, Estimator};
 use crate::queue::line::REVOCATION_KEPT;
 use crate::queue::polling::poll_after;
 use crate::queue::schedule::Phase;
-use crate::queue::settings::{EPOCH_MS, Mode, Renew, Settings};
+use crate::queue::settings::{EPOCH_MS, Mode, OnStoreFailure, Renew, Settings};
 use crate::queue::view::{Status, View};
 use crate::queue::{Place, QueueName, Seq, UserSource, UserTag};
 use crate::token::Claims;
@@ -226,6 +226,8 @@ impl LocalQueue {
     /// The store's error: the failure policy decides then.
     pub async fn pass(&self, claims: &Claims) -> Result<Seen, StoreError> {
         self.touch();
+        // While the store is known to be away the policy decides, whatever is remembered here.
+        self.check_store()?;
         if let Some(seen) = self.answer_locally(claims) {
             return Ok(seen);
         }
@@ -479,8 +481,20 @@ impl LocalQueue {
             && now.since(lease.asked) >= RENEW_EVERY.min(settings.active_ttl / 4)
     }
 
+    /// Whether the store answered last time.
+    #[must_use]
+    pub fn store_answers(&self) -> bool {
+        self.store_answers.load(Ordering::Relaxed)
+    }
+
+    /// Whether everybody passes because the store is away.
+    #[must_use]
+    pub fn fails_open(&self) -> bool {
+        !self.store_answers() && self.settings().on_store_failure == OnStoreFailure::Open
+    }
+
     fn check_store(&self) -> Result<(), StoreError> {
-        if self.store_answers.load(Ordering::Relaxed) { Ok(()) } else { Err(StoreError::away()) }
+        if self.store_answers() { Ok(()) } else { Err(StoreError::away()) }
     }
 
     fn forget_answers(&self, seq: Seq, user: UserTag) {
