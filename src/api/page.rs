@@ -61,7 +61,8 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
             }
         }
     }
-    if Navigation::of(parts) == Navigation::WithoutEffect {
+    // Pictures and scripts of other sites, too, can ask for this page.
+    if Navigation::of(parts) != Navigation::Yes {
         return Ok(api.show(&call, &asked, &call.queue.view_of(Status::Joining)));
     }
     if !call.queue.store_answers() {

@@ -13,8 +13,8 @@ use http::{Request, Response, StatusCode};
 use serde::Serialize;
 
 use crate::admin::Role;
-use crate::gate::Entry;
 use crate::gate::answer::see_other;
+use crate::gate::{Entry, Site};
 use crate::identity::{Finding, query};
 use crate::page::PageContext;
 use crate::problem::{Code, Problem};
@@ -191,6 +191,13 @@ impl Api {
     /// The queue and the user named in the query, if the caller may name them.
     async fn named(&self, parts: &Parts) -> Result<(Arc<LocalQueue>, UserId), Early> {
         if !self.may_name_users(parts) && !self.is_operator(parts) {
+            return Err(early(Problem::new(Code::Forbidden)));
+        }
+        // A browser on a trusted machine is not to act for whatever site it shows.
+        let caller = self.gate.caller(parts, &connection(parts));
+        let public = self.gate.public_origins();
+        let site = caller.site(&parts.headers, public, &self.settings.cors_origins);
+        if !parts.method.is_safe() && site == Site::Foreign {
             return Err(early(Problem::new(Code::Forbidden)));
         }
         let queue = self.queue_in(parts).await?;

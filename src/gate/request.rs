@@ -1,6 +1,6 @@
 //! What kind of request this is: who sends it, and whether a person looks at the answer.
 
-use http::header::{ACCEPT, HOST, ORIGIN};
+use http::header::{ACCEPT, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
@@ -116,7 +116,7 @@ fn navigation(method: &Method, headers: &HeaderMap) -> Navigation {
     let mode = headers.get("sec-fetch-mode").map(http::HeaderValue::as_bytes);
     let navigates = match mode {
         Some(mode) => mode == b"navigate",
-        None => headers.contains_key(HOST) && accepts_html(headers),
+        None => accepts_html(headers),
     };
     if !navigates {
         return Navigation::No;
@@ -151,8 +151,8 @@ mod tests {
     use super::*;
 
     fn kind(method: &str, headers: &[(&str, &str)]) -> Navigation {
-        let mut request =
-            Request::builder().method(method).uri("/x").header("host", "shop.example");
+        // Over HTTP/2 there is no Host field.
+        let mut request = Request::builder().method(method).uri("https://shop.example/x");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

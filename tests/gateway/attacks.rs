@@ -319,6 +319,48 @@ async fn a_preflight_does_not_carry_an_options_request_past_its_own_gate() {
 }
 
 #[tokio::test]
+async fn nobody_is_entered_by_what_is_no_navigation() {
+    let site = plain("capacity = 0", GATED).await;
+    let page = "/_queue/deal-1/page";
+    let visitor = site.browse(page, "").await.cookies();
+    let cases: [(&str, &[(&str, &str)]); 5] = [
+        ("HEAD", &[]),
+        ("HEAD", &[("accept", "text/html")]),
+        ("GET", &[("accept", "text/html"), ("sec-purpose", "prefetch")]),
+        ("GET", &[("sec-fetch-mode", "no-cors"), ("sec-fetch-site", "cross-site")]),
+        ("GET", &[("accept", "image/*")]),
+    ];
+    for (method, headers) in cases {
+        let mut headers = headers.to_vec();
+        let unknown = site.ask(method, page, &headers).await;
+        assert_eq!(unknown.status, 200, "{unknown:?}");
+        assert_eq!(unknown.cookies(), "", "{method} {headers:?}");
+        headers.push(("cookie", &visitor));
+        assert_eq!(site.ask(method, page, &headers).await.cookies(), "", "{method} {headers:?}");
+    }
+    site.nobody_entered().await;
+}
+
+#[tokio::test]
+async fn a_trusted_callers_browser_is_not_made_to_enter_users_by_another_site() {
+    let site = plain("capacity = 0", &format!("[api]\nsimple = true\n{GATED}")).await;
+    let call = "/queue?queue=deal-1&user_id=1";
+    // The compatibility set has no prefix here: ask the API itself.
+    let foreign = [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")];
+    for headers in [&foreign[..1], &foreign[1..]] {
+        let mut request = Request::builder().method("POST").uri(call).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let peer = Connection { peer: Some(IpAddr::from([127, 0, 0, 1])), tls: false };
+        let request = request.extension(peer).body(Bytes::new()).expect("a request");
+        let Ok(answer) = site.api.clone().oneshot(request).await;
+        assert_eq!(answer.status(), 403, "{headers:?}");
+    }
+    site.nobody_entered().await;
+}
+
+#[tokio::test]
 async fn open_lets_everybody_pass_while_the_store_is_away_waiting_or_not() {
     let queue = "capacity = 0\non_store_failure = \"open\"";
     let site = plain(queue, &format!("{GATED}when_waiting = \"reject\"\n")).await;
