@@ -351,7 +351,12 @@ impl Gate {
                         Passage::active(queue, &claims, user, place, until, Carrier::Cookie);
                     return self.forward(visit, Some((queue, Decision::Pass)), Some(passage));
                 }
-                self.wait(&visit, gated, queue, &queue.view(seen), Some(&claims))
+                let view = match seen {
+                    // It ended this very moment: the next request enters anew.
+                    Seen::Gone(_) => queue.view_of(Status::Joining),
+                    seen => queue.view(seen),
+                };
+                self.wait(&visit, gated, queue, &view, Some(&claims))
             }
             Ok(Entry::NeedsVisitor) => self.invite(&visit, gated, queue),
             Ok(Entry::Nobody) => self

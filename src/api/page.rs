@@ -115,7 +115,9 @@ impl Api {
     ) -> Response<Bytes> {
         let mut response = match seen {
             Seen::Active { .. } => go_on(asked),
-            Seen::Waiting { .. } | Seen::Gone(_) => self.show(call, asked, &call.queue.view(seen)),
+            Seen::Waiting { .. } => self.show(call, asked, &call.queue.view(seen)),
+            // It ended this very moment: the next request enters anew.
+            Seen::Gone(_) => self.show(call, asked, &call.queue.view_of(Status::Joining)),
         };
         let https = call.caller.https();
         self.gate.add_token_cookie(&mut response, call.parts, &call.queue, claims, https);

@@ -400,3 +400,24 @@ async fn hold_and_closed_tell_everybody_else_that_the_store_is_away() {
         }
     }
 }
+
+#[tokio::test]
+async fn nobody_is_sent_in_circles_in_the_last_moments_of_a_turn() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000_000)));
+    let site = site("capacity = 1", GATED, Arc::clone(&clock) as Arc<dyn Clock>).await;
+    let invited = site.browse("/checkout/x", "").await;
+    let visitor = invited.cookies();
+    assert_eq!(site.browse(invited.location(), &visitor).await.status, 303);
+    assert_eq!(site.browse("/checkout/x", &visitor).await.status, 200);
+    clock.advance(Duration::from_millis(600_000 - 100));
+    let mut at = "/checkout/x".to_owned();
+    for _ in 0..3 {
+        let answer = site.browse(&at, &visitor).await;
+        if answer.status != 303 {
+            assert!(answer.body.starts_with("<!doctype html>"), "{answer:?}");
+            return;
+        }
+        at = answer.location().to_owned();
+    }
+    panic!("still redirected to {at}");
+}

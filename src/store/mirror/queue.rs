@@ -200,8 +200,9 @@ impl LocalQueue {
         match entered {
             Entered::Waiting(place, _) => Some(self.seen(Standing::Waiting(*place))),
             Entered::Late(place) => Some(self.seen(Standing::Late(*place))),
-            Entered::Active { place, until, .. } => {
-                Some(Seen::Active { place: *place, until: *until })
+            Entered::Active { place, until, claimed, .. } => {
+                let (place, until, claimed) = (*place, *until, *claimed);
+                Some(self.seen(Standing::Active { place, until, claimed }))
             }
             Entered::NotOpen { .. } | Entered::Closed | Entered::Full => None,
         }
