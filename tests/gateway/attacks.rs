@@ -402,6 +402,33 @@ async fn hold_and_closed_tell_everybody_else_that_the_store_is_away() {
 }
 
 #[tokio::test]
+async fn parallel_first_requests_of_one_user_are_one_question_to_the_store() {
+    let site = plain("capacity = 1", GATED).await;
+    let token = site.token().await;
+    let carried = [("x-queue-token", token.as_str())];
+    let asked = site.store.standings.load(Ordering::SeqCst);
+    let all = (0..20).map(|_| site.ask("GET", "/checkout/x", &carried));
+    for answer in futures_util::future::join_all(all).await {
+        assert_eq!(answer.status, 200);
+    }
+    assert_eq!(site.store.standings.load(Ordering::SeqCst) - asked, 1);
+}
+
+#[tokio::test]
+async fn repeated_polls_of_an_active_user_cost_the_store_one_question_a_second() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000_000)));
+    let site = site("capacity = 1", GATED, clock).await;
+    let visitor = site.browse("/_queue/deal-1/page", "").await.cookies();
+    site.browse("/_queue/deal-1/page?c=1", &visitor).await;
+    let asked = site.store.standings.load(Ordering::SeqCst);
+    for _ in 0..20 {
+        let rank = site.ask("GET", "/_queue/deal-1/rank", &[("cookie", &visitor)]).await;
+        assert!(rank.body.contains("\"status\":\"ACTIVE\""), "{rank:?}");
+    }
+    assert_eq!(site.store.standings.load(Ordering::SeqCst) - asked, 1);
+}
+
+#[tokio::test]
 async fn nobody_is_sent_in_circles_in_the_last_moments_of_a_turn() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000_000)));
     let site = site("capacity = 1", GATED, Arc::clone(&clock) as Arc<dyn Clock>).await;

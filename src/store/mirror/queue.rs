@@ -407,7 +407,8 @@ impl LocalQueue {
     }
 
     /// Asks the store about one number; concurrent and repeated questions within a second share
-    /// one answer. Active places are remembered as leases instead, which a revocation ends.
+    /// one answer. Active places of a known number are remembered as leases instead, which a
+    /// revocation ends.
     async fn ask(
         &self,
         user: UserTag,
@@ -428,10 +429,14 @@ impl LocalQueue {
                     self.answers.remove(&key);
                 }
                 Err(guard) => {
+                    // Somebody may have asked while this one stood behind.
+                    if let Some(seen) = seq.and_then(|seq| self.leased(user, seq, purpose)) {
+                        return Ok(seen);
+                    }
                     self.check_store()?;
                     let found = self.store.standing(&self.name, user, seq, purpose).await?;
                     self.remember(user, found.value, found.at);
-                    if !matches!(found.value, Standing::Active { .. }) {
+                    if seq.is_none() || !matches!(found.value, Standing::Active { .. }) {
                         // Refused only if somebody else has just put an answer there.
                         let _ = guard.insert((self.clock.now(), found.value));
                     }
