@@ -286,6 +286,7 @@ impl LocalQueue {
     pub fn proven_active_until(&self, claims: &Claims) -> Option<Timestamp> {
         let seq = claims.place.seq.0;
         if self.left.read().contains_key(&seq)
+            || self.leases.is_revoked(seq)
             || claims.incarnation != self.picture.load().incarnation
         {
             return None;
@@ -535,7 +536,9 @@ impl LocalQueue {
         }
         self.sample_offset(asked, synced.now);
         // A copy that was stale for too long may have missed a revocation.
-        if !known || asked.since(old.asked) > REVOCATION_KEPT / 2 {
+        if !known {
+            self.leases.start_anew();
+        } else if asked < old.asked || asked.since(old.asked) > REVOCATION_KEPT / 2 {
             self.leases.clear();
         }
         let revoked = synced.revoked.take().unwrap_or_default();

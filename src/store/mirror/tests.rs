@@ -187,3 +187,27 @@ async fn a_lease_is_not_honoured_in_its_last_moments() {
     bench.later(Duration::from_millis(100)).await;
     assert_eq!(bench.queue(0).pass(&alice).await.unwrap(), Seen::Gone(Gone::Expired));
 }
+
+#[tokio::test]
+async fn a_pass_token_of_who_left_proves_nothing_while_the_store_is_away() {
+    let bench = bench(Settings::new(1), 2).await;
+    let alice = bench.enter(0, 1).await;
+    let mut pass = alice;
+    for gateway in [0, 1] {
+        bench.later(SECOND).await;
+        let Seen::Active { until, .. } = bench.queue(gateway).pass(&alice).await.unwrap() else {
+            panic!()
+        };
+        pass.lease_end = Some(until);
+    }
+    for gateway in [0, 1] {
+        assert!(bench.queue(gateway).proven_active_until(&pass).is_some());
+    }
+    bench.queue(0).leave(alice.owner, Some(alice.place.seq)).await.unwrap();
+    // Somebody else has the slot from here on.
+    for _ in 0..20 {
+        bench.later(SECOND).await;
+        assert_eq!(bench.queue(0).proven_active_until(&pass), None);
+        assert_eq!(bench.queue(1).proven_active_until(&pass), None);
+    }
+}
