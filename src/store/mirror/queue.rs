@@ -41,6 +41,9 @@ const USED_FOR: Duration = Duration::from_secs(10);
 /// Sliding leases are prolonged at most this often.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 
+/// Two clocks in whole milliseconds, and what they drift apart in a minute.
+const CLOCK_GRAIN: Duration = Duration::from_millis(4);
+
 /// Where a token stands, as this gateway tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
@@ -163,9 +166,13 @@ impl LocalQueue {
     /// The present by the store's clock, as far as it is known.
     #[must_use]
     pub fn now(&self) -> Timestamp {
+        self.now_at(self.clock.now())
+    }
+
+    /// A moment of this gateway's clock by the store's.
+    fn now_at(&self, own: Timestamp) -> Timestamp {
         let offset = self.clock_offset.load(Ordering::Relaxed);
-        let now = self.clock.now().as_millis();
-        Timestamp::from_millis(now.saturating_add_signed(offset))
+        Timestamp::from_millis(own.as_millis().saturating_add_signed(offset))
     }
 
     /// Enters `user`.
@@ -424,7 +431,7 @@ impl LocalQueue {
             }
             match self.answers.get_value_or_guard_async(&key).await {
                 Ok((answered, standing)) => {
-                    if self.clock.now().since(answered) < ANSWER_KEPT {
+                    if self.is_recent(answered, ANSWER_KEPT) {
                         return Ok(self.seen(standing));
                     }
                     self.answers.remove(&key);
@@ -479,7 +486,14 @@ impl LocalQueue {
 
     /// Whether the local copy is young enough to vouch for active tokens.
     fn vouches(&self) -> bool {
-        self.clock.now().since(self.picture.load().asked) <= VOUCHES_FOR
+        self.is_recent(self.picture.load().asked, VOUCHES_FOR)
+    }
+
+    /// Whether `at`, by this gateway's clock, is at most `span` ago. What lies in the future was
+    /// not now before the clock was set back: nobody knows how long ago it was.
+    fn is_recent(&self, at: Timestamp, span: Duration) -> bool {
+        let now = self.clock.now();
+        at <= now && now.since(at) <= span
     }
 
     fn wants_renewal(&self, lease: &Lease, now: Timestamp) -> bool {
@@ -585,13 +599,22 @@ impl LocalQueue {
     }
 
     /// Keeps the offset of the quickest round trip of the last minute: its error is at most half
-    /// of that trip.
-    fn sample_offset(&self, asked: Timestamp, store_now: Timestamp) {
+    /// of that trip. An answer that this offset cannot explain means that a clock was set.
+    pub(super) fn sample_offset(&self, asked: Timestamp, store_now: Timestamp) {
         let answered = self.clock.now();
+        if answered < asked {
+            // Set back meanwhile: the next answer tells.
+            return;
+        }
         let trip = answered.since(asked);
         let mut best = self.offset_sample.lock();
         let better = best.is_none_or(|(best_trip, taken)| {
-            trip <= best_trip || answered.since(taken) > Duration::from_secs(60)
+            // The store looked at its clock between the two moments.
+            let error = best_trip / 2 + CLOCK_GRAIN;
+            let expected = self.now_at(asked).minus(error)..=self.now_at(answered).plus(error);
+            trip <= best_trip
+                || !expected.contains(&store_now)
+                || answered.since(taken) > Duration::from_secs(60)
         });
         if better {
             *best = Some((trip, answered));

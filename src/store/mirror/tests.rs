@@ -211,3 +211,61 @@ async fn a_pass_token_of_who_left_proves_nothing_while_the_store_is_away() {
         assert_eq!(bench.queue(1).proven_active_until(&pass), None);
     }
 }
+
+/// A clock that an administrator sets.
+#[derive(Debug)]
+struct SettableClock(parking_lot::Mutex<Timestamp>);
+
+impl Clock for SettableClock {
+    fn now(&self) -> Timestamp {
+        *self.0.lock()
+    }
+}
+
+#[tokio::test]
+async fn a_copy_from_the_future_vouches_for_nothing() {
+    let start = Timestamp::from_millis(1_000_000_000);
+    let store_clock = Arc::new(ManualClock::at(start));
+    let own_clock = Arc::new(SettableClock(parking_lot::Mutex::new(start)));
+    let store = embedded(Arc::clone(&store_clock) as Arc<dyn Clock>);
+    let name = QueueName::new("deal-1").unwrap();
+    let definition = Definition {
+        template: QueueTemplate::Fixed(name.clone()),
+        settings: Settings::new(1),
+        identity: None,
+        max_instances: 1,
+        text_hash: 7,
+    };
+    let clock = Arc::clone(&own_clock) as Arc<dyn Clock>;
+    let mirror = Mirror::new(Arc::clone(&store), clock, 1, vec![definition]);
+    mirror.open().await.unwrap();
+    let queue = mirror.queue(&name).await.unwrap().unwrap();
+    let owner = UserTag([1; 8]);
+    let entered = queue.enter(owner).await.unwrap();
+    let Entered::Active { place, .. } = entered.value else { panic!() };
+    let (source, incarnation) = (UserSource::Visitor, entered.incarnation);
+    let claims = Claims { source, owner, incarnation, place, lease_end: None };
+    assert!(matches!(queue.pass(&claims).await.unwrap(), Seen::Active { .. }));
+    // The clock is set back, and the place ends at another gateway before the next copy.
+    *own_clock.0.lock() = start.minus(Duration::from_secs(3600));
+    store.leave(&name, owner, None).await.unwrap();
+    store_clock.advance(Duration::from_millis(501));
+    assert_eq!(queue.pass(&claims).await.unwrap(), Seen::Gone(Gone::Unknown));
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_is_noticed_with_the_next_answer() {
+    let bench = bench(Settings::new(1), 1).await;
+    let queue = bench.queue(0);
+    for ahead in [Duration::from_secs(10), Duration::ZERO] {
+        let asked = bench.clock.now();
+        bench.clock.advance(Duration::from_millis(4));
+        queue.sample_offset(asked, asked.plus(ahead + Duration::from_millis(2)));
+        assert_eq!(queue.now(), bench.clock.now().plus(ahead));
+    }
+    // A slow answer that fits what is known changes nothing.
+    let asked = bench.clock.now();
+    bench.clock.advance(Duration::from_millis(400));
+    queue.sample_offset(asked, asked.plus(Duration::from_millis(10)));
+    assert_eq!(queue.now(), bench.clock.now());
+}
