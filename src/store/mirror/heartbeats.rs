@@ -9,6 +9,10 @@ use crate::queue::command::Heartbeat;
 /// Words of headroom when the bitmap grows: 4096 newcomers.
 const HEADROOM: usize = 64;
 
+/// The longest line that is listened to: more than `max_waiting` can be, 32 MiB. A genuine token
+/// can name any number when the store has lost its last ones.
+const MAX_NUMBERS: u64 = 1 << 28;
+
 #[derive(Debug, Default)]
 struct Epoch {
     number: u64,
@@ -40,6 +44,9 @@ impl Heartbeats {
         }
         let mut current = self.current.write();
         let Some(at) = seq.checked_sub(current.first) else { return };
+        if at >= MAX_NUMBERS {
+            return;
+        }
         let Ok(index) = usize::try_from(at / 64) else { return };
         if index >= current.words.len() {
             current.words.resize_with(index + HEADROOM, AtomicU64::default);
@@ -88,5 +95,14 @@ mod tests {
         }
         assert_eq!(numbers, [64, 71, 9000]);
         assert_eq!(heartbeats.turn(9, 70, 1).unwrap().bits, Vec::<u8>::new());
+    }
+
+    #[test]
+    fn a_number_far_beyond_any_line_takes_no_memory() {
+        let heartbeats = Heartbeats::default();
+        heartbeats.turn(7, 70, 1);
+        heartbeats.mark(1 << 53);
+        heartbeats.mark(70 + MAX_NUMBERS);
+        assert_eq!(heartbeats.current.read().words.len(), 0);
     }
 }
