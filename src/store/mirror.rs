@@ -148,7 +148,7 @@ impl Mirror {
         let label = definition.template.label();
         let instances = queues.values().filter(|queue| queue.label() == label).count();
         if instances >= definition.max_instances {
-            warn!(queue.name = %name, "`{label}` has its {instances} instances; `{name}` is refused");
+            debug!(queue.name = %name, "`{label}` has its {instances} instances; `{name}` is refused");
             return Ok(None);
         }
         self.configure(name, definition).await?;
@@ -161,6 +161,10 @@ impl Mirror {
         )
         .await?;
         let queue = Arc::new(queue);
+        // Once, and not for every made-up name after it.
+        if instances + 1 == definition.max_instances && definition.max_instances > 1 {
+            warn!("`{label}` has {} instances now; further names are refused", instances + 1);
+        }
         let mut grown = (*queues).clone();
         grown.insert(name.clone(), Arc::clone(&queue));
         self.queues.store(Arc::new(grown));
