@@ -448,3 +448,14 @@ async fn nobody_is_sent_in_circles_in_the_last_moments_of_a_turn() {
     }
     panic!("still redirected to {at}");
 }
+
+#[tokio::test]
+async fn made_up_cookies_are_not_answered_with_a_cookie_each() {
+    let site = plain("capacity = 0", GATED).await;
+    let visitor = site.browse("/_queue/deal-1/page", "").await.cookies();
+    let made_up: Vec<_> = (0..500).map(|at| format!("queue_token-{at}=")).collect();
+    let answer =
+        site.browse("/_queue/deal-1/page", &format!("{visitor}; {}", made_up.join("; "))).await;
+    let lines = answer.headers.get_all("set-cookie").iter().count();
+    assert!((2..=9).contains(&lines), "{lines}");
+}
