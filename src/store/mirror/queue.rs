@@ -200,10 +200,16 @@ impl LocalQueue {
     pub async fn enter(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
         self.touch();
         self.check_store()?;
-        let entered = self.store.enter(&self.name, &[user]).await?;
-        let at = entered.at;
-        let one = entered.value.first().copied();
-        let one = one.ok_or_else(|| StoreError::Corrupt("no answer to an enter".into()))?;
+        let mut entered = self.enter_store(user).await?;
+        if let Entered::Active { place, until, claimed: true, .. } = entered.value
+            && until <= self.now().plus(LEASE_MARGIN)
+        {
+            // The gate takes a place for over a moment before the store does. Who enters again in
+            // between gets a new one, not the one that is refused.
+            self.store.leave(&self.name, user, Some(place.seq)).await?;
+            entered = self.enter_store(user).await?;
+        }
+        let (one, at) = (entered.value, entered.at);
         match one {
             Entered::Waiting(place, _) => self.heartbeats.mark(place.seq.0),
             Entered::Active { place, until, claimed, freshness } => {
@@ -220,7 +226,15 @@ impl LocalQueue {
         {
             self.forget_answers(place.seq, user);
         }
-        Ok(Versioned { value: one, version: entered.version, incarnation: entered.incarnation, at })
+        Ok(entered)
+    }
+
+    async fn enter_store(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
+        let Versioned { version, incarnation, at, value } =
+            self.store.enter(&self.name, &[user]).await?;
+        let value = value.first().copied();
+        let value = value.ok_or_else(|| StoreError::Corrupt("no answer to an enter".into()))?;
+        Ok(Versioned { version, incarnation, at, value })
     }
 
     /// What was answered to an enter, as a standing.
@@ -506,7 +520,10 @@ impl LocalQueue {
                 Seen::Waiting { place, rank: next, late: true }
             }
             // Gate and store must never both count a slot: the last moments belong to the store.
-            Standing::Active { until, .. } if until <= self.now().plus(LEASE_MARGIN) => {
+            // An unclaimed one is the store's anyway: a claim begins a new time.
+            Standing::Active { until, claimed: true, .. }
+                if until <= self.now().plus(LEASE_MARGIN) =>
+            {
                 Seen::Gone(Gone::Expired)
             }
             Standing::Active { place, until, .. } => Seen::Active { place, until },
