@@ -19,12 +19,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::SET_COOKIE;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::clock::Clock;
 use crate::identity::client_address::{Client, Connection, TrustedProxies};
 use crate::identity::cookie::VisitorCookies;
+use crate::identity::cookies::set_cookie_name;
 use crate::identity::{Chain, Identities, IdentityRequest};
 use crate::page::Page;
 use crate::problem::{Code, Problem};
@@ -40,7 +42,7 @@ use crate::store::mirror::{LocalQueue, Mirror, Seen};
 use crate::token::{Claims, Keyring};
 
 use self::credentials::{Carrier, Carriers, Ownership, Presented};
-use self::headers::Passage;
+use self::headers::{IdentityHeader, Passage};
 use self::metrics::{Decision, GateMetrics};
 
 pub use self::entry::Entry;
@@ -182,6 +184,20 @@ impl Gate {
             return Verdict::Answer(answer);
         }
         let visit = Visit { parts, caller, route: Arc::clone(&route), target };
+        let mut verdict = self.judge_route(visit, &route, parameter, bypassed).await;
+        if let Verdict::Answer(response) = &mut verdict {
+            preflight::share(parts, &route, response.headers_mut());
+        }
+        verdict
+    }
+
+    async fn judge_route(
+        &self,
+        visit: Visit<'_>,
+        route: &Route,
+        parameter: Result<Option<String>, TargetError>,
+        bypassed: bool,
+    ) -> Verdict {
         let Some(gated) = route.gated.as_ref().filter(|_| !bypassed) else {
             return self.forward(visit, None, None);
         };
@@ -195,7 +211,14 @@ impl Gate {
             return self.refuse(None, problem);
         };
         match self.parts.mirror.queue(&name).await {
-            Ok(Some(queue)) => self.judge_gated(visit, gated, &queue).await,
+            Ok(Some(queue)) => {
+                let (headers, https) = (&visit.parts.headers, visit.caller.https());
+                let mut verdict = self.judge_gated(visit, gated, &queue).await;
+                if let Verdict::Answer(response) = &mut verdict {
+                    self.clear_useless_cookie(response, headers, &queue, https);
+                }
+                verdict
+            }
             Ok(None) => self.refuse(None, Problem::new(Code::QueueNotFound).with_queue(&name)),
             Err(_) if self.parts.mirror.failure_policy(&name) == Some(OnStoreFailure::Open) => {
                 self.forward(visit, None, None)
@@ -311,6 +334,29 @@ impl Gate {
         }
     }
 
+    /// Makes the browser forget a token cookie that counts as none, unless it gets a better one.
+    fn clear_useless_cookie(
+        &self,
+        response: &mut Response<Bytes>,
+        request: &HeaderMap,
+        queue: &LocalQueue,
+        https: bool,
+    ) {
+        let name = self.parts.carriers.cookies.token(queue.name(), https);
+        let is_set = response
+            .headers()
+            .get_all(SET_COOKIE)
+            .iter()
+            .any(|line| set_cookie_name(line) == name.as_bytes());
+        let keyring = &self.parts.keyring;
+        if !is_set
+            && self.parts.carriers.has_useless_cookie(keyring, queue.name(), request, https)
+            && let Some(line) = self.parts.carriers.clear_cookie(queue.name(), https)
+        {
+            response.headers_mut().append(SET_COOKIE, line);
+        }
+    }
+
     /// A request whose token, if any, is of no use: enter it, or refuse it with `code`.
     async fn without_token(
         &self,
@@ -377,7 +423,7 @@ impl Gate {
                 self.inline_page(visit, gated, &queue.view_of(Status::Joining))
             }
         };
-        response.headers_mut().append(http::header::SET_COOKIE, cookie);
+        response.headers_mut().append(SET_COOKIE, cookie);
         self.parts.metrics.count(queue, Decision::Wait);
         Verdict::Answer(response)
     }
@@ -456,8 +502,11 @@ impl Gate {
     ) -> Verdict {
         let mut passage = passage.unwrap_or_default();
         passage.prepare(&self.parts.keyring, &self.parts.carriers, visit.caller.https());
-        let request =
-            passage.request_edits(&self.parts.carriers, &visit.route, &visit.parts.headers);
+        let from_trusted = visit.caller.trusted_peer;
+        let identity = self.parts.chain.identity_header();
+        let identity = identity.map(|name| IdentityHeader { name, from_trusted });
+        let headers = &visit.parts.headers;
+        let request = passage.request_edits(&self.parts.carriers, &visit.route, headers, identity);
         if let Some((queue, decision)) = decision {
             self.parts.metrics.count(queue, decision);
         }

@@ -15,7 +15,7 @@ pub mod query;
 
 use std::fmt;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::clock::Timestamp;
 use crate::queue::{UserId, UserSource};
@@ -115,6 +115,7 @@ pub struct Chain {
     order: Vec<UserSource>,
     sources: Vec<Box<dyn IdentitySource>>,
     visitors: VisitorCookies,
+    header: Option<HeaderName>,
 }
 
 impl Chain {
@@ -129,10 +130,11 @@ impl Chain {
         if let Some(jwt) = settings.jwt {
             sources.push(Box::new(JwtVerifier::new(jwt)?));
         }
+        let header_name = settings.header.as_ref().map(|header| header.name.clone());
         if let Some(header) = settings.header {
             sources.push(Box::new(HeaderSource::new(header)));
         }
-        let chain = Self { order: settings.sources, sources, visitors };
+        let chain = Self { order: settings.sources, sources, visitors, header: header_name };
         chain.check(&chain.order)?;
         Ok(chain)
     }
@@ -157,6 +159,12 @@ impl Chain {
     #[must_use]
     pub const fn visitors(&self) -> &VisitorCookies {
         &self.visitors
+    }
+
+    /// The header in which trusted proxies name a user. From anybody else it must not go on.
+    #[must_use]
+    pub const fn identity_header(&self) -> Option<&HeaderName> {
+        self.header.as_ref()
     }
 
     /// Asks the sources in `sources`, a queue's own order, or else in the configured one. `Query`

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use http::header::SET_COOKIE;
+use http::request::Parts;
 use http::{Request, Response, StatusCode};
 
 use crate::gate::{Entry, Site};
@@ -14,7 +15,7 @@ use crate::queue::command::Freshness;
 use crate::queue::settings::OnDuplicate;
 
 use super::Api;
-use super::caller::{Asker, Call, Early, early};
+use super::caller::{Asker, Call, Early, connection, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -23,14 +24,14 @@ pub(super) async fn serve(
 ) -> Response<Body> {
     let (parts, _) = request.into_parts();
     let entered = async {
+        let site = api.check_site(&parts)?;
         let call = api.call(&queue, &parts).await?;
-        enter(&api, &call).await
+        enter(&api, &call, site).await
     };
     entered.await.unwrap_or_else(Early::into_response)
 }
 
-async fn enter(api: &Api, call: &Call<'_>) -> Result<Response<Body>, Early> {
-    let site = api.check_site(call)?;
+async fn enter(api: &Api, call: &Call<'_>, site: Site) -> Result<Response<Body>, Early> {
     let queue = &call.queue;
     let mut visitor_cookie = None;
     let entry = match (call.identities.first(), api.asker(call)) {
@@ -77,9 +78,10 @@ async fn enter(api: &Api, call: &Call<'_>) -> Result<Response<Body>, Early> {
 impl Api {
     /// Where an unsafe call comes from. Calls that a browser makes for another site are refused
     /// before anybody's identity is used.
-    pub(super) fn check_site(&self, call: &Call<'_>) -> Result<Site, Early> {
+    pub(super) fn check_site(&self, parts: &Parts) -> Result<Site, Early> {
+        let caller = self.gate.caller(parts, &connection(parts));
         let public = self.gate.public_origins();
-        let site = call.caller.site(&call.parts.headers, public, &self.settings.cors_origins);
+        let site = caller.site(&parts.headers, public, &self.settings.cors_origins);
         if site == Site::Foreign {
             let problem = Problem::new(Code::Forbidden).with_detail("a call from another site");
             return Err(early(problem));

@@ -30,8 +30,8 @@ async fn leave(
     name: &str,
     parts: &http::request::Parts,
 ) -> Result<Response<Body>, Early> {
+    api.check_site(parts)?;
     let call = api.call(name, parts).await?;
-    api.check_site(&call)?;
     let queue = &call.queue;
     let left = match api.asker(&call)? {
         Asker::Token { claims, .. } => queue.leave(claims.owner, Some(claims.place.seq)).await,

@@ -92,6 +92,21 @@ impl Carriers {
         }
     }
 
+    /// Whether the request has cookies of `queue` of which none counts: the browser is to forget
+    /// them.
+    #[must_use]
+    pub fn has_useless_cookie(
+        &self,
+        keyring: &Keyring,
+        queue: &QueueName,
+        headers: &HeaderMap,
+        https: bool,
+    ) -> bool {
+        let name = self.cookies.token(queue, https);
+        cookies::values(headers, &name).next().is_some()
+            && self.in_cookie(keyring, queue, headers, https).is_none()
+    }
+
     fn in_header(&self, keyring: &Keyring, queue: &QueueName, headers: &HeaderMap) -> Presented {
         let mut found: Option<Claims> = None;
         let mut seen = 0;

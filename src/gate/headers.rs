@@ -73,6 +73,22 @@ struct Active {
     renewed: Option<Claims>,
 }
 
+/// The header in which trusted proxies name a user.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdentityHeader<'a> {
+    pub(super) name: &'a HeaderName,
+    /// Whether this request came from one of them.
+    pub(super) from_trusted: bool,
+}
+
+impl IdentityHeader<'_> {
+    /// Whether a back end could take `other` for the header although no trusted proxy wrote it.
+    fn is_strangers(self, other: &HeaderName) -> bool {
+        folds_into(other, self.name.as_str().as_bytes())
+            && !(self.from_trusted && other == self.name)
+    }
+}
+
 impl Passage {
     /// The passage of an active user.
     pub(super) fn active(
@@ -137,13 +153,15 @@ impl Passage {
         carriers: &Carriers,
         route: &Route,
         headers: &HeaderMap,
+        identity: Option<IdentityHeader<'_>>,
     ) -> HeaderEdits {
         let mut edits = HeaderEdits::default();
         for name in headers.keys() {
             let token = folds_into(name, carriers.header.as_str().as_bytes());
             let exact = *name == carriers.header;
             let reserved = starts_folded(name, RESERVED_PREFIX);
-            if (reserved || token) && !(exact && route.forward_token) {
+            let strangers = identity.is_some_and(|identity| identity.is_strangers(name));
+            if strangers || (reserved || token) && !(exact && route.forward_token) {
                 edits.remove.push(name.clone());
             }
         }

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
+    ORIGIN, VARY,
 };
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::route::{Cors, Route};
 
@@ -37,6 +38,18 @@ pub(super) fn judged_method(parts: &Parts) -> Option<&'static Method> {
     }
     let asked = parts.headers.get(ACCESS_CONTROL_REQUEST_METHOD)?.as_bytes();
     METHODS.iter().find(|method| method.as_str().as_bytes() == asked)
+}
+
+/// Lets scripts of the route's allowed origins read an answer that the gate makes in its place.
+pub(super) fn share(parts: &Parts, route: &Route, told: &mut HeaderMap) {
+    let Some(Cors { origins, .. }) = &route.cors else { return };
+    told.append(VARY, HeaderValue::from_static("Origin"));
+    let Some(origin) = parts.headers.get(ORIGIN) else { return };
+    if origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()) {
+        told.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        told.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        told.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
+    }
 }
 
 /// The answer to a preflight, if the route has rules that allow it.

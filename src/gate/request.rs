@@ -129,19 +129,21 @@ fn navigation(method: &Method, headers: &HeaderMap) -> Navigation {
     if *method == Method::HEAD || prefetch { Navigation::WithoutEffect } else { Navigation::Yes }
 }
 
-/// Whether `Accept` names HTML with a weight above zero. `*/*` alone is what programs send.
+/// Whether `Accept` names HTML and nothing it would rather have. `*/*` alone is what programs send.
 #[must_use]
 pub fn accepts_html(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        value.split(',').filter_map(|range| range.trim().parse::<mime::Mime>().ok()).any(|range| {
-            let html = matches!(range.essence_str(), "text/html" | "application/xhtml+xml");
-            let refused = range
-                .get_param("q")
-                .and_then(|weight| weight.as_str().parse::<f32>().ok())
-                .is_some_and(|weight| weight <= 0.0);
-            html && !refused
-        })
-    })
+    let (mut html, mut other) = (0.0_f32, 0.0_f32);
+    let lines = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for range in lines.flat_map(|line| line.split(',')) {
+        let Ok(range) = range.trim().parse::<mime::Mime>() else { continue };
+        let weight = range.get_param("q").and_then(|weight| weight.as_str().parse().ok());
+        let best = match range.essence_str() {
+            "text/html" | "application/xhtml+xml" => &mut html,
+            _ => &mut other,
+        };
+        *best = best.max(weight.unwrap_or(1.0));
+    }
+    html > 0.0 && html >= other
 }
 
 #[cfg(test)]
@@ -175,6 +177,9 @@ mod tests {
         assert_eq!(kind("POST", &[browser]), Navigation::No);
         assert_eq!(kind("GET", &[("accept", "*/*")]), Navigation::No);
         assert_eq!(kind("GET", &[("accept", "text/html;q=0, application/json")]), Navigation::No);
+        let rather = ("accept", "application/json, text/html;q=0.9");
+        assert_eq!(kind("GET", &[rather]), Navigation::No);
+        assert_eq!(kind("GET", &[("accept", "image/avif,text/html,*/*;q=0.8")]), Navigation::Yes);
         assert_eq!(kind("GET", &[]), Navigation::No);
     }
 }

@@ -11,8 +11,8 @@ use quick_cache::sync::Cache;
 
 use crate::clock::{Clock, Timestamp};
 use crate::queue::command::{
-    AdmitBy, Admitted, Entered, Gone, Heartbeat, Left, Purpose, Reaped, Standing, Versioned,
-    Versions,
+    AdmitBy, Admitted, Entered, Freshness, Gone, Heartbeat, Left, Purpose, Reaped, Standing,
+    Versioned, Versions,
 };
 use crate::queue::definition::Definition;
 use crate::queue::estimate::{Estimate, Estimator};
@@ -69,6 +69,32 @@ pub enum Seen {
 
 type AnswerKey = (u64, UserTag, Purpose);
 
+/// What happened through this gateway and the picture may not show yet.
+#[derive(Debug, Default)]
+struct Own {
+    /// Numbers that left, with the version that shows it.
+    left: HashMap<u64, u64>,
+    /// The last number that was admitted at once, and its incarnation. Nobody waited then, so
+    /// nobody up to it is ahead of anybody.
+    fast_track: (u32, u64),
+}
+
+impl Own {
+    fn knows_left(&self, seq: u64, picture: &Picture) -> bool {
+        self.left.get(&seq).is_some_and(|version| picture.versions.all < *version)
+    }
+
+    /// The rank of `seq` in the line, or `None` when its turn has come.
+    fn rank(&self, seq: u64, picture: &Picture) -> Option<u64> {
+        let rank = picture.ranks.rank(seq)?;
+        let (incarnation, last) = self.fast_track;
+        if incarnation != picture.incarnation {
+            return Some(rank);
+        }
+        seq.checked_sub(last).filter(|behind| *behind > 0).map(|behind| rank.min(behind))
+    }
+}
+
 /// One queue at this gateway.
 #[derive(Debug)]
 pub struct LocalQueue {
@@ -88,8 +114,7 @@ pub struct LocalQueue {
     unsent: tokio::sync::Mutex<Option<Heartbeat>>,
     judged_epoch: AtomicU64,
     leases: Leases,
-    /// Numbers that left through this gateway, until a picture is new enough to show it.
-    left: RwLock<HashMap<u64, u64>>,
+    own: RwLock<Own>,
     answers: Cache<AnswerKey, (Timestamp, Standing)>,
     last_request: AtomicU64,
 }
@@ -123,7 +148,7 @@ impl LocalQueue {
             unsent: tokio::sync::Mutex::default(),
             judged_epoch: AtomicU64::new(0),
             leases: Leases::default(),
-            left: RwLock::default(),
+            own: RwLock::default(),
             answers: Cache::new(ANSWERS),
             last_request: AtomicU64::new(clock.now().as_millis()),
             clock,
@@ -182,14 +207,24 @@ impl LocalQueue {
     pub async fn enter(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
         self.touch();
         self.check_store()?;
-        let entered = self.store.enter(&self.name, &[user]).await?;
-        let at = entered.at;
-        let one = entered.value.first().copied();
-        let one = one.ok_or_else(|| StoreError::Corrupt("no answer to an enter".into()))?;
+        let mut entered = self.enter_store(user).await?;
+        if let Entered::Active { place, until, claimed: true, .. } = entered.value
+            && until <= self.now().plus(LEASE_MARGIN)
+        {
+            // The gate takes a place for over a moment before the store does. Who enters again in
+            // between gets a new one, not the one that is refused.
+            self.store.leave(&self.name, user, Some(place.seq)).await?;
+            entered = self.enter_store(user).await?;
+        }
+        let (one, at) = (entered.value, entered.at);
         match one {
             Entered::Waiting(place, _) => self.heartbeats.mark(place.seq.0),
-            Entered::Active { place, until, claimed, .. } => {
+            Entered::Active { place, until, claimed, freshness } => {
                 self.leases.put(Lease { owner: user, place, until, claimed, asked: at });
+                if freshness == Freshness::New {
+                    let mut own = self.own.write();
+                    own.fast_track = own.fast_track.max((entered.incarnation, place.seq.0));
+                }
             }
             _ => {}
         }
@@ -198,7 +233,15 @@ impl LocalQueue {
         {
             self.forget_answers(place.seq, user);
         }
-        Ok(Versioned { value: one, version: entered.version, incarnation: entered.incarnation, at })
+        Ok(entered)
+    }
+
+    async fn enter_store(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
+        let Versioned { version, incarnation, at, value } =
+            self.store.enter(&self.name, &[user]).await?;
+        let value = value.first().copied();
+        let value = value.ok_or_else(|| StoreError::Corrupt("no answer to an enter".into()))?;
+        Ok(Versioned { version, incarnation, at, value })
     }
 
     /// What was answered to an enter, as a standing.
@@ -270,12 +313,27 @@ impl LocalQueue {
     pub async fn leave(&self, user: UserTag, seq: Option<Seq>) -> Result<Left, StoreError> {
         self.touch();
         self.check_store()?;
+        // Which place it is must be known here, too, for this copy to show that it ended.
+        let seq = match seq {
+            Some(seq) => Some(seq),
+            None => self.place_of(user).await?,
+        };
         let left = self.store.leave(&self.name, user, seq).await?;
         let seq = seq.unwrap_or(Seq(0));
         self.leases.remove(seq.0);
-        self.left.write().insert(seq.0, left.version);
+        self.own.write().left.insert(seq.0, left.version);
         self.forget_answers(seq, user);
         Ok(left.value)
+    }
+
+    async fn place_of(&self, user: UserTag) -> Result<Option<Seq>, StoreError> {
+        let found = self.store.standing(&self.name, user, None, Purpose::Poll).await?;
+        Ok(match found.value {
+            Standing::Waiting(place) | Standing::Late(place) | Standing::Active { place, .. } => {
+                Some(place.seq)
+            }
+            Standing::Gone(_) => None,
+        })
     }
 
     /// Admits up to `max`.
@@ -292,7 +350,7 @@ impl LocalQueue {
     #[must_use]
     pub fn proven_active_until(&self, claims: &Claims) -> Option<Timestamp> {
         let seq = claims.place.seq.0;
-        if self.left.read().contains_key(&seq)
+        if self.own.read().left.contains_key(&seq)
             || self.leases.is_revoked(seq)
             || claims.incarnation != self.picture.load().incarnation
         {
@@ -373,15 +431,15 @@ impl LocalQueue {
 
     /// What the picture alone can say about a token: that it waits, or that it is over.
     fn answer_locally(&self, claims: &Claims) -> Option<Seen> {
+        // In this order: what a new picture shows is forgotten only after it is there.
+        let own = self.own.read();
         let picture = self.picture.load();
         if claims.incarnation != picture.incarnation {
             // A picture of an older incarnation cannot judge a younger token.
             return (claims.incarnation < picture.incarnation).then_some(Seen::Gone(Gone::Unknown));
         }
         let seq = claims.place.seq.0;
-        if let Some(version) = self.left.read().get(&seq)
-            && picture.versions.all < *version
-        {
+        if own.knows_left(seq, &picture) {
             return Some(Seen::Gone(Gone::Unknown));
         }
         // A place that was admitted after this picture was taken still looks as if it waited.
@@ -389,10 +447,11 @@ impl LocalQueue {
             return None;
         }
         let place = claims.place;
-        let (rank, late) = match picture.ranks.rank(seq) {
+        let (rank, late) = match own.rank(seq, &picture) {
             Some(rank) => (rank, false),
             None => (picture.late_rank(seq)?, true),
         };
+        drop(own);
         if picture.settings.phase(self.now()) == Phase::Closed {
             return Some(Seen::Gone(Gone::Closed));
         }
@@ -465,10 +524,11 @@ impl LocalQueue {
     }
 
     fn seen(&self, standing: Standing) -> Seen {
+        let own = self.own.read();
         let picture = self.picture.load();
         match standing {
             Standing::Waiting(place) => {
-                let rank = picture.ranks.rank(place.seq.0).unwrap_or(1);
+                let rank = own.rank(place.seq.0, &picture).unwrap_or(1);
                 Seen::Waiting { place, rank, late: false }
             }
             Standing::Late(place) => {
@@ -476,7 +536,10 @@ impl LocalQueue {
                 Seen::Waiting { place, rank: next, late: true }
             }
             // Gate and store must never both count a slot: the last moments belong to the store.
-            Standing::Active { until, .. } if until <= self.now().plus(LEASE_MARGIN) => {
+            // An unclaimed one is the store's anyway: a claim begins a new time.
+            Standing::Active { until, claimed: true, .. }
+                if until <= self.now().plus(LEASE_MARGIN) =>
+            {
                 Seen::Gone(Gone::Expired)
             }
             Standing::Active { place, until, .. } => Seen::Active { place, until },
@@ -571,8 +634,15 @@ impl LocalQueue {
             Picture::first(synced, pace, asked)
                 .ok_or_else(|| StoreError::Corrupt("a queue without settings".into()))?
         };
-        self.left.write().retain(|_, version| picture.versions.all < *version);
+        let shown = picture.versions.all;
         self.picture.store(Arc::new(picture));
+        let mut own = self.own.write();
+        if !known {
+            // Versions start anew with an incarnation.
+            *own = Own::default();
+        }
+        own.left.retain(|_, version| shown < *version);
+        drop(own);
         Ok(())
     }
 
