@@ -27,6 +27,11 @@ const QUEUE_ENTERED_AT: HeaderName = HeaderName::from_static("x-queue-entered-at
 const IN_HEADER: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',').add(b';').add(b'\\').add(b'<').add(b'>');
 
+/// Ends of the names of headers that some caches obey before `Cache-Control`, also with a vendor's
+/// name in front.
+const CACHE_WORDS: [&str; 5] =
+    ["cdn-cache-control", "surrogate-control", "edge-control", "expires", "pragma"];
+
 /// Changes to a set of headers: removals first, then what is set, then what is added.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderEdits {
@@ -192,6 +197,11 @@ impl Passage {
         edits
             .remove
             .extend(upstream.keys().filter(|name| starts_folded(name, RESERVED_PREFIX)).cloned());
+        if edits.set.iter().any(|(name, _)| *name == CACHE_CONTROL) {
+            let for_caches =
+                |name: &&HeaderName| CACHE_WORDS.iter().any(|end| name.as_str().ends_with(end));
+            edits.remove.extend(upstream.keys().filter(for_caches).cloned());
+        }
         if let Some(carriers) = &self.carriers {
             let ours = |line: &HeaderValue| carriers.is_our_cookie(cookies::set_cookie_name(line));
             if upstream.get_all(SET_COOKIE).iter().any(ours) {

@@ -242,7 +242,12 @@ impl Site {
                 if parts.uri.path().starts_with("/_queue/") {
                     return api.oneshot(Request::from_parts(parts, body)).await;
                 }
-                Ok::<_, Infallible>(Response::new(Body::from("the shop")))
+                let shared = [("cache-control", "public"), ("cdn-cache-control", "max-age=600")];
+                let mut response = Response::builder().header("surrogate-control", "max-age=600");
+                for (name, value) in shared {
+                    response = response.header(name, value);
+                }
+                Ok::<_, Infallible>(response.body(Body::from("the shop")).expect("a response"))
             }
         });
         let mut gated = GateLayer::new(Arc::clone(&self.gate)).layer(shop);
@@ -458,4 +463,19 @@ async fn made_up_cookies_are_not_answered_with_a_cookie_each() {
         site.browse("/_queue/deal-1/page", &format!("{visitor}; {}", made_up.join("; "))).await;
     let lines = answer.headers.get_all("set-cookie").iter().count();
     assert!((2..=9).contains(&lines), "{lines}");
+}
+
+#[tokio::test]
+async fn an_answer_with_a_token_in_it_is_kept_by_no_cache() {
+    let site = plain("capacity = 1", GATED).await;
+    let token = site.token().await;
+    let first = site.ask("GET", "/checkout/x", &[("x-queue-token", &token)]).await;
+    let fresher = first.headers["x-queue-token"].to_str().expect("text").to_owned();
+    assert_eq!(first.headers["cache-control"], "private, no-store");
+    assert!(!first.headers.contains_key("cdn-cache-control"), "{first:?}");
+    assert!(!first.headers.contains_key("surrogate-control"), "{first:?}");
+    // An answer to which nothing was added is the shop's.
+    let second = site.ask("GET", "/checkout/x", &[("x-queue-token", &fresher)]).await;
+    assert_eq!(second.headers["cache-control"], "public");
+    assert!(second.headers.contains_key("cdn-cache-control"), "{second:?}");
 }
