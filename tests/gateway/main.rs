@@ -4,6 +4,15 @@
 #![allow(unreachable_pub, reason = "the stories share one binary, and say what is for the others")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a story fails by panicking")]
 
+mod api;
 mod attacks;
+mod gate;
+mod identity;
+mod modes;
+mod pages;
+mod paths;
 mod proxying;
+mod shop;
+mod simple;
 mod support;
+mod tokens;
