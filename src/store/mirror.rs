@@ -54,7 +54,7 @@ pub struct Mirror {
     queues: ArcSwap<HashMap<QueueName, Arc<LocalQueue>>>,
     /// Serialises additions to `queues`.
     adding: tokio::sync::Mutex<()>,
-    store_answers: Arc<AtomicBool>,
+    store_answers: AtomicBool,
 }
 
 impl Mirror {
@@ -75,7 +75,7 @@ impl Mirror {
             definitions,
             queues: ArcSwap::default(),
             adding: tokio::sync::Mutex::new(()),
-            store_answers: Arc::new(AtomicBool::new(true)),
+            store_answers: AtomicBool::new(true),
         }
     }
 
@@ -157,7 +157,6 @@ impl Mirror {
             definition,
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
-            Arc::clone(&self.store_answers),
         )
         .await?;
         let queue = Arc::new(queue);
@@ -195,11 +194,12 @@ impl Mirror {
                 _ = stop.changed() => continue,
             }
             round += 1;
-            for queue in self.all() {
-                if queue.is_in_use() || round.is_multiple_of(IDLE_PULLS) {
-                    self.care_for(&queue).await;
-                }
-            }
+            // Side by side, so that a slow one does not let the others grow old.
+            let due =
+                |queue: &Arc<LocalQueue>| queue.is_in_use() || round.is_multiple_of(IDLE_PULLS);
+            let all = self.all();
+            let due = all.iter().filter(|queue| due(queue)).map(|queue| self.care_for(queue));
+            futures_util::future::join_all(due).await;
         }
     }
 
@@ -217,10 +217,15 @@ impl Mirror {
             pulled => pulled,
         };
         let answers = pulled.is_ok();
-        let answered = self.store_answers.swap(answers, Ordering::Relaxed);
+        let answered = queue.set_store_answers(answers);
+        self.store_answers.store(answers, Ordering::Relaxed);
         match &pulled {
-            Ok(()) if !answered => info!("the store answers again"),
-            Err(error) if answered => warn!(%error, "the store does not answer: {error}"),
+            Ok(()) if !answered => {
+                info!(queue.name = %queue.name(), "the store answers again about queue `{}`", queue.name());
+            }
+            Err(error) if answered => {
+                warn!(%error, queue.name = %queue.name(), "the store does not answer about queue `{}`: {error}", queue.name());
+            }
             _ => {}
         }
         if answers && let Err(error) = queue.tend(self.gateway, KEPT_BEHIND_HEAD).await {

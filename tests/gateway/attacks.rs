@@ -44,6 +44,9 @@ use crate::support::soon;
 struct Flaky {
     inner: SharedStore,
     away: AtomicBool,
+    /// Whether the part of the store with the queues `lost-…` is away, and how often it was asked.
+    lost: AtomicBool,
+    lost_asked: AtomicUsize,
     standings: AtomicUsize,
 }
 
@@ -129,6 +132,10 @@ impl QueueStore for Flaky {
 
     async fn sync(&self, queue: &QueueName, known: Versions) -> Result<Synced, StoreError> {
         self.check()?;
+        if self.lost.load(Ordering::SeqCst) && queue.as_str().starts_with("lost-") {
+            self.lost_asked.fetch_add(1, Ordering::SeqCst);
+            return Err(StoreError::away());
+        }
         self.inner.sync(queue, known).await
     }
 
@@ -163,6 +170,8 @@ async fn site(queue: &str, rest: &str, clock: Arc<dyn Clock>) -> Site {
     let store = Arc::new(Flaky {
         inner: embedded(Arc::clone(&clock)),
         away: AtomicBool::new(false),
+        lost: AtomicBool::new(false),
+        lost_asked: AtomicUsize::new(0),
         standings: AtomicUsize::new(0),
     });
     let shared = Arc::clone(&store) as SharedStore;
@@ -478,4 +487,18 @@ async fn an_answer_with_a_token_in_it_is_kept_by_no_cache() {
     let second = site.ask("GET", "/checkout/x", &[("x-queue-token", &fresher)]).await;
     assert_eq!(second.headers["cache-control"], "public");
     assert!(second.headers.contains_key("cdn-cache-control"), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_queue_whose_part_of_the_store_is_away_opens_no_other_one() {
+    let others: Vec<_> =
+        (1..10).map(|at| format!("[[queue]]\nname = \"lost-{at}\"\ncapacity = 0\n")).collect();
+    let others = others.concat();
+    let queue = "capacity = 0\non_store_failure = \"open\"";
+    let site = plain(queue, &format!("{others}{GATED}when_waiting = \"reject\"\n")).await;
+    site.store.lost.store(true, Ordering::SeqCst);
+    while site.store.lost_asked.load(Ordering::SeqCst) < 30 {
+        assert_eq!(site.ask("POST", "/checkout/x", &[]).await.status, 429);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }

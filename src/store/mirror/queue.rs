@@ -103,7 +103,9 @@ pub struct LocalQueue {
     identity: Option<Vec<UserSource>>,
     store: SharedStore,
     clock: Arc<dyn Clock>,
-    store_answers: Arc<AtomicBool>,
+    /// Whether the last copy of this queue came: another queue may lie in another part of the
+    /// store.
+    store_answers: AtomicBool,
     picture: ArcSwap<Picture>,
     estimator: Mutex<Estimator>,
     /// The store's clock minus ours, milliseconds.
@@ -125,7 +127,6 @@ impl LocalQueue {
         definition: &Definition,
         store: SharedStore,
         clock: Arc<dyn Clock>,
-        store_answers: Arc<AtomicBool>,
     ) -> Result<Self, StoreError> {
         let asked = clock.now();
         let synced = store.sync(&name, Versions::default()).await?;
@@ -139,7 +140,7 @@ impl LocalQueue {
             label: definition.template.label(),
             identity: definition.identity.clone(),
             store,
-            store_answers,
+            store_answers: AtomicBool::new(true),
             picture: ArcSwap::from_pointee(picture),
             estimator: Mutex::new(estimator),
             clock_offset: AtomicI64::new(0),
@@ -565,7 +566,12 @@ impl LocalQueue {
             && now.since(lease.asked) >= RENEW_EVERY.min(settings.active_ttl / 4)
     }
 
-    /// Whether the store answered last time.
+    /// The last copy came, or did not; returns whether the one before did.
+    pub(super) fn set_store_answers(&self, answers: bool) -> bool {
+        self.store_answers.swap(answers, Ordering::Relaxed)
+    }
+
+    /// Whether the store answered about this queue last time.
     #[must_use]
     pub fn store_answers(&self) -> bool {
         self.store_answers.load(Ordering::Relaxed)
