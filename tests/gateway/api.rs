@@ -81,18 +81,24 @@ on_both_stores! {
         let waits = bob.enter("checkout").await;
         let mut wire = gateway.connect().await;
         wire.send(format!(
-            "GET /_queue/checkout/events HTTP/1.1\r\nHost: shop.example\r\nX-Queue-Token: {waits}\r\n\
+            "GET /_queue/checkout/events HTTP/1.1\r\nHost: a\r\nX-Queue-Token: {waits}\r\n\
              Authorization: Bearer {}\r\n\r\n", jwt("bob")
         )).await;
         let head = wire.head().await.unwrap();
         assert_eq!((head.status(), head.header("content-type")), (200, Some("text/event-stream")));
         assert_eq!(head.header("cache-control"), Some("no-store"));
         let (name, data) = event(&mut wire).await.unwrap();
-        assert_eq!((name.as_str(), &data["rank"], &data["status"]), ("rank", &json!(1), &json!("WAITING")));
+        assert_eq!(
+            (name.as_str(), &data["rank"], &data["status"]),
+            ("rank", &json!(1), &json!("WAITING"))
+        );
         assert_eq!(data.get("token"), None);
         alice.leave("checkout", &token).await;
         let (name, data) = event(&mut wire).await.unwrap();
-        assert_eq!((name.as_str(), &data["rank"], &data["status"]), ("admitted", &json!(0), &json!("ACTIVE")));
+        assert_eq!(
+            (name.as_str(), &data["rank"], &data["status"]),
+            ("admitted", &json!(0), &json!("ACTIVE"))
+        );
         assert_eq!(wire.chunk().await, None, "the stream ends");
         // By cookie too, never by the query, and not for what is over.
         let mut bob = gateway.user("bob");
@@ -113,7 +119,7 @@ on_both_stores! {
         let waits = bob.enter("checkout").await;
         let mut wire = gateway.connect().await;
         wire.send(format!(
-            "GET /_queue/checkout/events HTTP/1.1\r\nHost: shop.example\r\nX-Queue-Token: {waits}\r\n\
+            "GET /_queue/checkout/events HTTP/1.1\r\nHost: a\r\nX-Queue-Token: {waits}\r\n\
              Authorization: Bearer {}\r\n\r\n", jwt("bob")
         )).await;
         assert_eq!(wire.head().await.unwrap().status(), 200);
@@ -127,31 +133,53 @@ on_both_stores! {
         let mut visitor = gateway.shopper();
         let token = visitor.enter("checkout").await;
         for foreign in [
-            ("Origin", "https://evil.example"), ("Origin", "null"), ("Origin", "https://shop.example"),
-            ("Origin", "http://shop.example:81"), ("Sec-Fetch-Site", "cross-site"),
+            ("Origin", "https://evil.example"),
+            ("Origin", "null"),
+            ("Origin", "https://shop.example"),
+            ("Origin", "http://shop.example:81"),
+            ("Sec-Fetch-Site", "cross-site"),
             ("Sec-Fetch-Site", "same-site"),
         ] {
             for (method, call) in [("POST", "enter"), ("POST", "leave"), ("DELETE", "token")] {
                 for mut caller in [gateway.shopper(), visitor.clone()] {
                     let headers = [foreign, ("Content-Length", "0"), ("Authorization", "Bearer x")];
-                    let answer = caller.send(method, &format!("/_queue/checkout/{call}"), &headers).await;
-                    assert_eq!((answer.status(), answer.problem()), (403, "FORBIDDEN".into()), "{foreign:?} {call}");
+                    let answer =
+                        caller.send(method, &format!("/_queue/checkout/{call}"), &headers).await;
+                    assert_eq!(
+                        (answer.status(), answer.problem()),
+                        (403, "FORBIDDEN".into()),
+                        "{foreign:?} {call}"
+                    );
                     assert_eq!(answer.header("set-cookie"), None, "{foreign:?}");
                 }
             }
         }
         assert_eq!(visitor.rank("checkout", &token).await["rank"], 0, "still there");
-        for own in [("Origin", "http://shop.example"), ("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "none")] {
-            let answer = visitor.send("POST", "/_queue/checkout/enter", &[own, ("Content-Length", "0")]).await;
+        for own in [
+            ("Origin", "http://shop.example"),
+            ("Sec-Fetch-Site", "same-origin"),
+            ("Sec-Fetch-Site", "none"),
+        ] {
+            let answer = visitor
+                .send("POST", "/_queue/checkout/enter", &[own, ("Content-Length", "0")])
+                .await;
             assert_eq!(answer.status(), 200, "{own:?}");
         }
         // Nobody's identity is looked at before.
         let users = Gateway::start(&store, &signed_in("", "").replace("checkout", "members")).await;
-        let headers = [("Origin", "https://evil.example"), ("Authorization", "Bearer x"), ("Content-Length", "0")];
+        let headers = [
+            ("Origin", "https://evil.example"),
+            ("Authorization", "Bearer x"),
+            ("Content-Length", "0"),
+        ];
         let answer = users.shopper().send("POST", "/_queue/members/enter", &headers).await;
         assert_eq!((answer.status(), answer.problem()), (403, "FORBIDDEN".into()));
         // A listed origin may call, and is given no cookie.
-        let headers = [("Origin", "https://app.example"), ("Sec-Fetch-Site", "cross-site"), ("Content-Length", "0")];
+        let headers = [
+            ("Origin", "https://app.example"),
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Content-Length", "0"),
+        ];
         let answer = gateway.shopper().send("POST", "/_queue/checkout/enter", &headers).await;
         assert_eq!(answer.status(), 201);
         assert_eq!(answer.header("set-cookie"), None);
@@ -185,15 +213,26 @@ on_both_stores! {
     }
 
     async fn a_gated_route_answers_preflights_by_its_rules(store) {
-        let config = signed_in("", "\n[route.cors]\norigins = [\"https://app.example\"]\nmethods = [\"POST\"]");
+        let config = signed_in(
+            "",
+            "\n[route.cors]\norigins = [\"https://app.example\"]\nmethods = [\"POST\"]",
+        );
         let gateway = Gateway::start(&store, &config).await;
         let mut browser = gateway.shopper();
         let asks = ("Access-Control-Request-Method", "POST");
-        let allowed = browser.send("OPTIONS", "/checkout/api", &[("Origin", "https://app.example"), asks]).await;
+        let allowed = browser
+            .send("OPTIONS", "/checkout/api", &[("Origin", "https://app.example"), asks])
+            .await;
         assert_eq!((allowed.status(), allowed.text()), (204, ""));
         assert_eq!(allowed.header("access-control-allow-origin"), Some("https://app.example"));
         assert_eq!(allowed.header("access-control-allow-methods"), Some("POST"));
-        assert!(allowed.header("access-control-allow-headers").unwrap().to_lowercase().contains("x-queue-token"));
+        assert!(
+            allowed
+                .header("access-control-allow-headers")
+                .unwrap()
+                .to_lowercase()
+                .contains("x-queue-token")
+        );
         for headers in [
             vec![("Origin", "https://evil.example"), asks],
             vec![("Origin", "https://app.example")],
@@ -201,14 +240,24 @@ on_both_stores! {
             vec![],
         ] {
             let refused = browser.send("OPTIONS", "/checkout/api", &headers).await;
-            assert_eq!((refused.status(), refused.problem()), (429, "QUEUE_TOKEN_REQUIRED".into()), "{headers:?}");
+            assert_eq!(
+                (refused.status(), refused.problem()),
+                (429, "QUEUE_TOKEN_REQUIRED".into()),
+                "{headers:?}"
+            );
         }
         // The refusal itself can be read by the allowed origin's script.
         let headers = [("Origin", "https://app.example"), ("Content-Length", "0")];
         let refused = browser.send("POST", "/checkout/api", &headers).await;
         assert_eq!(refused.status(), 429);
         assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example"));
-        assert!(refused.header("access-control-expose-headers").unwrap().to_lowercase().contains("retry-after"));
+        assert!(
+            refused
+                .header("access-control-expose-headers")
+                .unwrap()
+                .to_lowercase()
+                .contains("retry-after")
+        );
         assert_eq!(gateway.hits(), 0);
     }
 

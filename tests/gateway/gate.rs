@@ -1,4 +1,4 @@
-//! The whole way of a shopper: enter, wait, be admitted, pass, leave; and what the shop gets to see.
+//! The whole way of a shopper: enter, wait, be admitted, pass, leave; and what the shop sees of it.
 
 use serde_json::json;
 
@@ -70,9 +70,13 @@ on_both_stores! {
         alice.leave("checkout", token).await;
 
         let admitted = until(
-            || { let mut bob = bob.clone(); async move { bob.rank("checkout", bobs).await } },
+            || {
+                let mut bob = bob.clone();
+                async move { bob.rank("checkout", bobs).await }
+            },
             |body| body["status"] == "ACTIVE",
-        ).await;
+        )
+        .await;
         assert_eq!(admitted["rank"], 0);
         assert_eq!(admitted["enteredAt"], bobs_place["enteredAt"], "entry time stays");
         assert!(sold(&bob.get_with("/checkout/pay", bobs).await));
@@ -234,7 +238,7 @@ on_both_stores! {
         let mut wire = gateway.connect().await;
         let inner = "GET /admin HTTP/1.1\r\nHost: shop.example\r\nX: yyyyyyyy";
         wire.send(format!(
-            "POST /checkout/pay HTTP/1.1\r\nHost: shop.example\r\nContent-Length: {}\r\n\r\n{inner}",
+            "POST /checkout/pay HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{inner}",
             inner.len()
         )).await;
         assert_eq!(wire.answer().await.status(), 429);
@@ -259,7 +263,8 @@ on_both_stores! {
         let bearer = jwt("alice");
         wire.send(format!(
             "{upgrade}X-Queue-Token: {token}\r\nAuthorization: Bearer {bearer}\r\n\r\n"
-        )).await;
+        ))
+        .await;
         assert_eq!(wire.head().await.unwrap().status(), 101);
         wire.send("hello").await;
         assert_eq!(wire.exactly(5).await, b"hello");
@@ -269,8 +274,11 @@ on_both_stores! {
     async fn a_request_behind_an_upgrade_is_judged_as_well(store) {
         let gateway = Gateway::start(&store, &signed_in("", "")).await;
         let mut wire = gateway.connect().await;
-        wire.send("GET /checkout/pay HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\n\
-                   Upgrade: foo\r\n\r\nGET /checkout/pay HTTP/1.1\r\nHost: shop.example\r\n\r\n").await;
+        wire.send(
+            "GET /checkout/pay HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\n\
+                   Upgrade: foo\r\n\r\nGET /checkout/pay HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+        )
+        .await;
         assert_eq!(wire.answer().await.status(), 429);
         assert_eq!(gateway.hits(), 0);
     }

@@ -1,4 +1,4 @@
-//! Who somebody is: JSON Web Tokens, a header of a trusted proxy, the visitor cookie, several at once.
+//! Who somebody is: JSON Web Tokens, a header of a trusted proxy, the visitor cookie, several.
 
 use serde_json::{Value, json};
 
@@ -62,10 +62,17 @@ on_both_stores! {
         let mut bodies = Vec::new();
         for bad in bad_tokens() {
             let mut mallory = gateway.shopper().with("Authorization", &format!("Bearer {bad}"));
-            for (method, call) in [("POST", "enter"), ("GET", "rank"), ("POST", "leave"), ("GET", "verify")] {
+            for (method, call) in
+                [("POST", "enter"), ("GET", "rank"), ("POST", "leave"), ("GET", "verify")]
+            {
                 let headers = [("Content-Length", "0"), ("X-Queue-Token", token.as_str())];
-                let answer = mallory.send(method, &format!("/_queue/checkout/{call}"), &headers).await;
-                assert_eq!((answer.status(), answer.problem()), (401, "UNAUTHENTICATED".into()), "{bad}");
+                let answer =
+                    mallory.send(method, &format!("/_queue/checkout/{call}"), &headers).await;
+                assert_eq!(
+                    (answer.status(), answer.problem()),
+                    (401, "UNAUTHENTICATED".into()),
+                    "{bad}"
+                );
                 bodies.push(answer.body);
             }
             let refused = mallory.get_with("/checkout/pay", &token).await;
@@ -80,8 +87,11 @@ on_both_stores! {
     }
 
     async fn a_trusted_proxys_header_counts_and_nobody_elses(store) {
-        let rest = format!("[identity]\nsources = [\"header\"]\n[identity.header]\nname = \"X-User-Id\"\n{QUEUE}{ROUTE}");
-        let behind = Gateway::start(&store, &format!("trusted_proxies = [\"127.0.0.0/8\"]\n{rest}")).await;
+        let rest = format!(
+            "[identity]\nsources = [\"header\"]\nheader.name = \"X-User-Id\"\n{QUEUE}{ROUTE}"
+        );
+        let behind =
+            Gateway::start(&store, &format!("trusted_proxies = [\"127.0.0.0/8\"]\n{rest}")).await;
         let mut alice = behind.shopper().with("X-User-Id", "alice");
         let token = alice.enter("checkout").await;
         assert!(sold(&alice.get_with("/checkout/pay", &token).await));
@@ -92,8 +102,10 @@ on_both_stores! {
         assert_eq!(twice.get_with("/checkout/pay", &token).await.problem(), "QUEUE_TOKEN_REQUIRED");
         assert_eq!(twice.post("/_queue/checkout/enter").await.status(), 401);
 
-        let open = Gateway::start(&store, &format!("trusted_proxies = [\"10.0.0.0/8\"]\n{rest}")).await;
-        let mut mallory = open.shopper().with("X-User-Id", "alice").with("X-Forwarded-For", "10.0.0.1");
+        let open =
+            Gateway::start(&store, &format!("trusted_proxies = [\"10.0.0.0/8\"]\n{rest}")).await;
+        let mut mallory =
+            open.shopper().with("X-User-Id", "alice").with("X-Forwarded-For", "10.0.0.1");
         let refused = mallory.post("/_queue/checkout/enter").await;
         assert_eq!((refused.status(), refused.problem()), (401, "UNAUTHENTICATED".into()));
         // The stores of the two gateways may be one or two.
@@ -118,12 +130,18 @@ on_both_stores! {
         // The account's token is nothing without the account.
         visitor.cookies.remove("queue_token-checkout");
         let hits = gateway.hits();
-        assert_eq!(visitor.get_with("/checkout/pay", &after).await.problem(), "QUEUE_TOKEN_REQUIRED");
+        assert_eq!(
+            visitor.get_with("/checkout/pay", &after).await.problem(),
+            "QUEUE_TOKEN_REQUIRED"
+        );
         let refused = visitor.get_with("/_queue/checkout/rank", &after).await;
         assert_eq!((refused.status(), refused.problem()), (401, "UNAUTHENTICATED".into()));
         // A signed-in user without the visitor cookie does not own the visitor's token.
         let mut other = gateway.user("bob");
-        assert_eq!(other.get_with("/checkout/pay", &before).await.problem(), "TOKEN_OWNER_NOT_MATCH");
+        assert_eq!(
+            other.get_with("/checkout/pay", &before).await.problem(),
+            "TOKEN_OWNER_NOT_MATCH"
+        );
         assert_eq!(gateway.hits(), hits);
     }
 
@@ -158,7 +176,10 @@ on_both_stores! {
         assert!(sold(&alice.get_with("/checkout/pay", &token).await));
         let hit = gateway.last_hit();
         assert_eq!(hit.header("x-queue-user"), Some("alice"));
-        assert!(hit.header("cookie").unwrap().starts_with("session="), "the shop's own cookie stays");
+        assert!(
+            hit.header("cookie").unwrap().starts_with("session="),
+            "the shop's own cookie stays"
+        );
         assert_eq!(gateway.user("alice").post("/_queue/checkout/enter").await.status(), 401);
     }
 
@@ -180,13 +201,18 @@ on_both_stores! {
     }
 
     async fn a_strangers_identity_header_never_reaches_the_shop(store) {
-        let rest = format!("[identity]\nsources = [\"header\"]\n{QUEUE}[[route]]\npath = \"/*\"\nupstream = \"shop\"\n");
-        let gateway = Gateway::start(&store, &format!("trusted_proxies = [\"10.0.0.0/8\"]\n{rest}")).await;
+        let rest = format!(
+            "[identity]\nsources = [\"header\"]\n{QUEUE}\
+             [[route]]\npath = \"/*\"\nupstream = \"shop\"\n"
+        );
+        let gateway =
+            Gateway::start(&store, &format!("trusted_proxies = [\"10.0.0.0/8\"]\n{rest}")).await;
         let headers = [("X-User-Id", "admin"), ("X_User_Id", "admin"), BROWSER];
         assert!(sold(&gateway.shopper().send("GET", "/open", &headers).await));
         let hit = gateway.last_hit();
         assert!(!hit.headers.iter().any(|(_, value)| value == "admin"), "{hit:?}");
-        let trusting = Gateway::start(&store, &format!("trusted_proxies = [\"127.0.0.1\"]\n{rest}")).await;
+        let trusting =
+            Gateway::start(&store, &format!("trusted_proxies = [\"127.0.0.1\"]\n{rest}")).await;
         assert!(sold(&trusting.shopper().send("GET", "/open", &headers).await));
         let hit = trusting.last_hit();
         assert_eq!((hit.header("x-user-id"), hit.header("x_user_id")), (Some("admin"), None));

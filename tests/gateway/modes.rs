@@ -44,7 +44,8 @@ on_both_stores! {
     }
 
     async fn paused_takes_people_and_admits_nobody(store) {
-        let gateway = Gateway::start(&store, &signed_in("mode = \"paused\"\ncapacity = 5", "")).await;
+        let gateway =
+            Gateway::start(&store, &signed_in("mode = \"paused\"\ncapacity = 5", "")).await;
         let mut alice = gateway.user("alice");
         let token = alice.enter("checkout").await;
         let place = alice.rank("checkout", &token).await;
@@ -62,9 +63,13 @@ on_both_stores! {
         assert_eq!((&entered["status"], &entered["rank"]), (&json!("WAITING"), &json!(1)));
         let token = entered["token"].as_str().unwrap();
         until(
-            || { let mut alice = alice.clone(); async move { alice.rank("checkout", token).await } },
+            || {
+                let mut alice = alice.clone();
+                async move { alice.rank("checkout", token).await }
+            },
             |body| body["status"] == "ACTIVE",
-        ).await;
+        )
+        .await;
         assert!(sold(&alice.get_with("/checkout/pay", token).await));
     }
 
@@ -93,9 +98,13 @@ on_both_stores! {
         let gateway = Gateway::start(&store, &signed_in(&keys, "")).await;
         let alice = gateway.user("alice");
         let entered = until(
-            || { let mut alice = alice.clone(); async move { alice.post("/_queue/checkout/enter").await } },
+            || {
+                let mut alice = alice.clone();
+                async move { alice.post("/_queue/checkout/enter").await }
+            },
             |answer| answer.status() != 403,
-        ).await;
+        )
+        .await;
         assert_eq!((entered.status(), &json(&entered)["status"]), (201, &json!("ACTIVE")));
     }
 
@@ -174,11 +183,13 @@ on_both_stores! {
     }
 
     async fn the_rate_limits_who_goes_in_at_once(store) {
-        let gateway = Gateway::start(&store, &signed_in("capacity = 100\nadmit_per_second = 1", "")).await;
+        let gateway =
+            Gateway::start(&store, &signed_in("capacity = 100\nadmit_per_second = 1", "")).await;
         let mut active = 0;
         let started = std::time::Instant::now();
         for at in 0..5 {
-            let place = json(&gateway.user(&format!("user{at}")).post("/_queue/checkout/enter").await);
+            let place =
+                json(&gateway.user(&format!("user{at}")).post("/_queue/checkout/enter").await);
             active += u64::from(place["status"] == "ACTIVE");
         }
         let secs = started.elapsed().as_secs() + 1;

@@ -18,7 +18,8 @@ on_both_stores! {
         let token = inside.enter("checkout").await;
         assert!(sold(&inside.get_with("/checkout/pay", &token).await));
         let mut visitor = gateway.visitor();
-        let target = "/checkout/item?q=a%26b&r=1+1&n=%E2%9C%93&u=https%3A%2F%2Fx.example%2F%3Fa%3D1&e=";
+        let target =
+            "/checkout/item?q=a%26b&r=1+1&n=%E2%9C%93&u=https%3A%2F%2Fx.example%2F%3Fa%3D1&e=";
 
         // First the cookie ...
         let sent = visitor.get(target).await;
@@ -27,7 +28,11 @@ on_both_stores! {
         assert_eq!(visitor.cookies.len(), 1);
         assert_eq!(json(&gateway.shopper().get("/_queue/checkout/status").await)["waiting"], 0);
         let location = sent.header("location").unwrap().to_owned();
-        assert!(location.starts_with("/_queue/checkout/page?c=1&return=%2Fcheckout%2Fitem%3Fq%3Da%2526b"), "{location}");
+        assert!(
+            location
+                .starts_with("/_queue/checkout/page?c=1&return=%2Fcheckout%2Fitem%3Fq%3Da%2526b"),
+            "{location}"
+        );
 
         // ... then the place.
         let page = visitor.get(&location).await;
@@ -85,7 +90,10 @@ on_both_stores! {
         }
         // The page itself leads to the same in one step.
         let sent = visitor.get("/_queue/checkout/page").await;
-        assert_eq!((sent.status(), sent.header("location")), (303, Some("/_queue/checkout/page?c=1")));
+        assert_eq!(
+            (sent.status(), sent.header("location")),
+            (303, Some("/_queue/checkout/page?c=1"))
+        );
         let status = json(&gateway.shopper().get("/_queue/checkout/status").await);
         assert_eq!((status["waiting"].as_u64(), gateway.hits()), (Some(0), 1));
     }
@@ -96,7 +104,10 @@ on_both_stores! {
         let mut visitor = gateway.visitor();
         let joining = visitor.get("/checkout/pay?x=1").await;
         assert_eq!((joining.status(), page_state(&joining).as_deref()), (503, Some("joining")));
-        assert_eq!((joining.header("refresh"), joining.header("retry-after")), (Some("1"), Some("1")));
+        assert_eq!(
+            (joining.header("refresh"), joining.header("retry-after")),
+            (Some("1"), Some("1"))
+        );
         let waiting = visitor.get("/checkout/pay?x=1").await;
         assert_eq!((waiting.status(), page_state(&waiting).as_deref()), (503, Some("waiting")));
         assert_eq!(waiting.header("cache-control"), Some("no-store"));
@@ -125,13 +136,19 @@ on_both_stores! {
                 vec![("TE", "trailers"), ("Content-Type", "application/grpc")],
             ] {
                 let answer = gateway.shopper().send("GET", "/checkout/pay", &headers).await;
-                assert_eq!((answer.status(), answer.problem()), (429, "QUEUE_TOKEN_REQUIRED".into()));
+                assert_eq!(
+                    (answer.status(), answer.problem()),
+                    (429, "QUEUE_TOKEN_REQUIRED".into())
+                );
                 assert_eq!(answer.header("set-cookie"), None, "{headers:?}");
             }
             for method in ["POST", "PUT", "DELETE", "PATCH"] {
                 let headers = [BROWSER, ("Sec-Fetch-Mode", "navigate"), ("Content-Length", "0")];
                 let answer = gateway.shopper().send(method, "/checkout/pay", &headers).await;
-                assert_eq!((answer.status(), answer.problem()), (429, "QUEUE_TOKEN_REQUIRED".into()));
+                assert_eq!(
+                    (answer.status(), answer.problem()),
+                    (429, "QUEUE_TOKEN_REQUIRED".into())
+                );
             }
             let status = json(&gateway.shopper().get("/_queue/checkout/status").await);
             assert_eq!((status["waiting"].as_u64(), gateway.hits()), (Some(0), 1));
@@ -142,7 +159,8 @@ on_both_stores! {
         let gateway = Gateway::start(&store, &anonymous("", "")).await;
         busy(&gateway).await;
         for accept in ["text/html;q=0.1, application/json", "application/json, text/html;q=0.5"] {
-            let answer = gateway.shopper().send("GET", "/checkout/pay", &[("Accept", accept)]).await;
+            let answer =
+                gateway.shopper().send("GET", "/checkout/pay", &[("Accept", accept)]).await;
             assert_eq!((answer.status(), answer.problem()), (429, "QUEUE_TOKEN_REQUIRED".into()));
         }
     }
@@ -165,7 +183,10 @@ on_both_stores! {
             ] {
                 for target in ["/checkout/pay", "/_queue/checkout/page"] {
                     let answer = visitor.send(method, target, &[header]).await;
-                    assert!(!sold(&answer) && answer.status() != 429, "{target} {header:?}: {answer:?}");
+                    assert!(
+                        !sold(&answer) && answer.status() != 429,
+                        "{target} {header:?}: {answer:?}"
+                    );
                     assert_eq!(answer.header("set-cookie"), None, "{target} {header:?}");
                 }
             }
@@ -225,14 +246,27 @@ on_both_stores! {
         let mut visitor = gateway.visitor();
         visitor.get("/checkout/pay").await;
         for (asked, location) in [
-            ("%2F%2Fevil.example%2F", "/"), ("%2F%5Cevil.example", "/"), ("https%3A%2F%2Fevil.example", "/"),
-            ("javascript%3Aalert(1)", "/"), ("data%3Atext%2Fhtml%2Cx", "/"), ("%5C%5Cevil.example", "/"),
-            ("https%3Aevil.example", "/"), ("%2F%09%2Fevil.example", "/"), ("%2F%0A%2Fevil.example", "/"),
-            ("%2F%0D%2Fevil.example", "/"), ("%20%2F%2Fevil.example", "/"), ("%2F%0B%5Cevil.example", "/"),
-            ("%2F.%2F%2Fevil.example", "/"), ("%2Fx%2F..%2F%2Fevil.example", "/"),
-            ("%2Fa%0D%0ASet-Cookie%3A%20x%3D1", "/"), ("%2Fa%E5%98%8A%E5%98%8DSet-Cookie%3Ax", "/"),
-            ("%2F_queue%2Fcheckout%2Fpage", "/"), ("%2F%5Fqueue%2Fcheckout%2Fpage", "/"), ("", "/"),
-            ("%2Fcheckout%2Fpay", "/checkout/pay"), ("/checkout/pay%3Fa=1", "/checkout/pay?a=1"),
+            ("%2F%2Fevil.example%2F", "/"),
+            ("%2F%5Cevil.example", "/"),
+            ("https%3A%2F%2Fevil.example", "/"),
+            ("javascript%3Aalert(1)", "/"),
+            ("data%3Atext%2Fhtml%2Cx", "/"),
+            ("%5C%5Cevil.example", "/"),
+            ("https%3Aevil.example", "/"),
+            ("%2F%09%2Fevil.example", "/"),
+            ("%2F%0A%2Fevil.example", "/"),
+            ("%2F%0D%2Fevil.example", "/"),
+            ("%20%2F%2Fevil.example", "/"),
+            ("%2F%0B%5Cevil.example", "/"),
+            ("%2F.%2F%2Fevil.example", "/"),
+            ("%2Fx%2F..%2F%2Fevil.example", "/"),
+            ("%2Fa%0D%0ASet-Cookie%3A%20x%3D1", "/"),
+            ("%2Fa%E5%98%8A%E5%98%8DSet-Cookie%3Ax", "/"),
+            ("%2F_queue%2Fcheckout%2Fpage", "/"),
+            ("%2F%5Fqueue%2Fcheckout%2Fpage", "/"),
+            ("", "/"),
+            ("%2Fcheckout%2Fpay", "/checkout/pay"),
+            ("/checkout/pay%3Fa=1", "/checkout/pay?a=1"),
             ("%2Fcheckout%2Fpay&return=%2F%2Fevil.example", "/checkout/pay"),
             ("%2Fcheckout%2F%252e", "/checkout/%2e"),
         ] {
@@ -259,8 +293,13 @@ on_both_stores! {
         let mut visitor = gateway.visitor();
         let sent = visitor.get("/checkout/pay").await;
         let cookie = sent.header("set-cookie").unwrap();
-        assert!(cookie.starts_with("__Host-queue_token-visitor=") && cookie.contains("Secure"), "{cookie}");
-        let page = visitor.get("/_queue/checkout/page?return=https%3A%2F%2Fshop.example%2Fcheckout%2Fpay").await;
+        assert!(
+            cookie.starts_with("__Host-queue_token-visitor=") && cookie.contains("Secure"),
+            "{cookie}"
+        );
+        let page = visitor
+            .get("/_queue/checkout/page?return=https%3A%2F%2Fshop.example%2Fcheckout%2Fpay")
+            .await;
         assert_eq!(page.header("location"), Some("https://shop.example/checkout/pay"));
         assert!(visitor.cookies.contains_key("__Host-queue_token-checkout"), "{page:?}");
         assert!(sold(&visitor.get("/checkout/pay").await));
@@ -269,7 +308,8 @@ on_both_stores! {
         let mut plain = gateway.shopper();
         plain.cookies.insert("queue_token-checkout".into(), token);
         assert_eq!(plain.get("/checkout/pay").await.status(), 429);
-        let evil = visitor.get("/_queue/checkout/page?return=https%3A%2F%2Fshop.example.evil%2Fx").await;
+        let evil =
+            visitor.get("/_queue/checkout/page?return=https%3A%2F%2Fshop.example.evil%2Fx").await;
         assert_eq!(evil.header("location"), Some("/"));
     }
 
@@ -279,7 +319,11 @@ on_both_stores! {
         let mut visitor = gateway.visitor();
         let sent = visitor.get("/checkout/pay").await;
         visitor.get(sent.header("location").unwrap()).await;
-        let headers = [("Content-Length", "0"), ("Origin", "http://shop.example"), ("Sec-Fetch-Site", "same-origin")];
+        let headers = [
+            ("Content-Length", "0"),
+            ("Origin", "http://shop.example"),
+            ("Sec-Fetch-Site", "same-origin"),
+        ];
         let left = visitor.send("POST", "/_queue/checkout/leave", &headers).await;
         assert_eq!((left.status(), page_state(&left).as_deref()), (200, Some("left")));
         assert!(!visitor.cookies.contains_key("queue_token-checkout"));

@@ -147,8 +147,16 @@ pub fn anonymous(queue: &str, route: &str) -> String {
 }
 
 /// Users are known by JSON Web Tokens.
-pub const JWT_IDENTITY: &str = "[identity]\nsources = [\"jwt\"]\n[identity.jwt]\nalgorithm = \"HS256\"\n\
-     secret_env = \"JWT_SECRET\"\nissuer = \"https://id.example\"\naudience = \"shop\"\n";
+pub const JWT_IDENTITY: &str = r#"
+[identity]
+sources = ["jwt"]
+
+[identity.jwt]
+algorithm = "HS256"
+secret_env = "JWT_SECRET"
+issuer = "https://id.example"
+audience = "shop"
+"#;
 
 fn gated(route: &str) -> String {
     format!(
@@ -256,7 +264,11 @@ async fn serve(mut wire: Wire, seen: Recorder) {
         let head = request.first_line.starts_with("HEAD ");
         seen.record(request);
         if upgrades {
-            wire.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nX-Shop: 1\r\n\r\n").await;
+            wire.send(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
+                 Upgrade: websocket\r\nX-Shop: 1\r\n\r\n",
+            )
+            .await;
             loop {
                 let bytes = wire.exactly(5).await;
                 if wire.try_send(&bytes).await.is_err() {
@@ -348,24 +360,23 @@ impl Shopper {
 
     /// Sends a request with these headers beside its own, and reads the answer.
     pub async fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> Message {
-        let mut head = format!("{method} {target} HTTP/1.1\r\n");
+        let mut head = vec![format!("{method} {target} HTTP/1.1")];
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> = own.chain(headers.iter().copied()).collect();
         let has = |name: &str| all.iter().any(|(have, _)| have.eq_ignore_ascii_case(name));
         if !has("host") {
-            head.push_str("Host: shop.example\r\n");
+            head.push("Host: shop.example".into());
         }
         if self.keeps_cookies && !self.cookies.is_empty() {
             let jar: Vec<String> =
                 self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            head.push_str(&format!("Cookie: {}\r\n", jar.join("; ")));
+            head.push(format!("Cookie: {}", jar.join("; ")));
         }
-        for (name, value) in &all {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
+        head.extend(all.iter().map(|(name, value)| format!("{name}: {value}")));
         let without_body = method == "HEAD";
         // The buffers of a connection are large, and the futures of a whole story are nested.
-        let answer = Box::pin(exchange(self.address, head + "\r\n", without_body)).await;
+        let answer =
+            Box::pin(exchange(self.address, head.join("\r\n") + "\r\n\r\n", without_body)).await;
         check(&answer, target);
         for line in answer.all("set-cookie") {
             self.take(line);

@@ -20,7 +20,7 @@ fn config(queue: &str, api: &str) -> String {
 }
 
 fn operator() -> String {
-    format!("Bearer {}", OPERATOR)
+    format!("Bearer {OPERATOR}")
 }
 
 on_both_stores! {
@@ -59,7 +59,15 @@ on_both_stores! {
         shop.post("/queue?user_id=400").await;
         let allowed = op.post("/allow?count=1").await;
         assert_eq!(body(&allowed), json!({"requestCount": 1, "allowedCount": 0}));
-        for bad in ["", "?count=", "?count=-1", "?count=x", "?count=1&count=2", "?count=1e3", "?count=99999999999999999999"] {
+        for bad in [
+            "",
+            "?count=",
+            "?count=-1",
+            "?count=x",
+            "?count=1&count=2",
+            "?count=1e3",
+            "?count=99999999999999999999",
+        ] {
             assert_eq!(op.post(&format!("/allow{bad}")).await.status(), 400, "{bad}");
         }
         assert_eq!(op.post("/allow?queue=other&count=1").await.problem(), "QUEUE_NOT_FOUND");
@@ -69,13 +77,18 @@ on_both_stores! {
     async fn letting_in_by_hand_needs_an_operator(store) {
         let gateway = Gateway::start(&store, &config("capacity = 3\nmode = \"paused\"", "")).await;
         gateway.shopper().post("/queue?user_id=1").await;
-        for bearer in [None, Some("Bearer x"), Some("Bearer"), Some("Basic eDp5"), Some(JWT_SECRET)] {
+        for bearer in [None, Some("Bearer x"), Some("Bearer"), Some("Basic eDp5"), Some(JWT_SECRET)]
+        {
             let mut caller = gateway.shopper();
             if let Some(bearer) = bearer {
                 caller = caller.with("Authorization", bearer);
             }
             let refused = caller.post("/allow?count=1").await;
-            assert_eq!((refused.status(), refused.problem()), (401, "UNAUTHENTICATED".into()), "{bearer:?}");
+            assert_eq!(
+                (refused.status(), refused.problem()),
+                (401, "UNAUTHENTICATED".into()),
+                "{bearer:?}"
+            );
         }
         let viewer = format!("Bearer {}", crate::shop::VIEWER);
         let refused = gateway.shopper().with("Authorization", &viewer).post("/allow?count=1").await;
@@ -84,20 +97,33 @@ on_both_stores! {
     }
 
     async fn strangers_may_not_name_users(store) {
-        let elsewhere = Gateway::start(&store, &config("capacity = 3", "simple_clients = [\"10.0.0.0/8\"]")).await;
+        let elsewhere =
+            Gateway::start(&store, &config("capacity = 3", "simple_clients = [\"10.0.0.0/8\"]"))
+                .await;
         let here = Gateway::start(&store, &config("capacity = 3", "")).await;
         let calls = [
-            ("GET", "/rank?user_id=1"), ("POST", "/queue?user_id=1"), ("GET", "/allowed?user_id=1"),
+            ("GET", "/rank?user_id=1"),
+            ("POST", "/queue?user_id=1"),
+            ("GET", "/allowed?user_id=1"),
             ("GET", "/waiting-room?user_id=1"),
         ];
         for (method, target) in calls {
-            let refused = elsewhere.shopper().send(method, target, &[("Content-Length", "0")]).await;
-            assert_eq!((refused.status(), refused.problem()), (403, "FORBIDDEN".into()), "{target}");
+            let refused =
+                elsewhere.shopper().send(method, target, &[("Content-Length", "0")]).await;
+            assert_eq!(
+                (refused.status(), refused.problem()),
+                (403, "FORBIDDEN".into()),
+                "{target}"
+            );
             // What a proxy on this machine passes on is not this machine's.
             for passed_on in ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"] {
                 let headers = [(passed_on, "127.0.0.1"), ("Content-Length", "0")];
                 let refused = here.shopper().send(method, target, &headers).await;
-                assert_eq!((refused.status(), refused.problem()), (403, "FORBIDDEN".into()), "{target} {passed_on}");
+                assert_eq!(
+                    (refused.status(), refused.problem()),
+                    (403, "FORBIDDEN".into()),
+                    "{target} {passed_on}"
+                );
             }
             let mut op = elsewhere.shopper().with("Authorization", &operator());
             let answer = op.send(method, target, &[("Content-Length", "0"), BROWSER]).await;
@@ -108,10 +134,14 @@ on_both_stores! {
     async fn a_user_from_the_query_never_passes_the_gate(store) {
         let gateway = Gateway::start(&store, &config("capacity = 3", "")).await;
         let mut shop = gateway.shopper();
-        let room = shop.send("GET", "/waiting-room?user_id=1&redirect_url=%2Fcheckout%2Fpay", &[BROWSER]).await;
+        let room = shop
+            .send("GET", "/waiting-room?user_id=1&redirect_url=%2Fcheckout%2Fpay", &[BROWSER])
+            .await;
         assert_eq!((room.status(), room.header("location")), (303, Some("/checkout/pay")));
         assert_eq!(body(&shop.get("/allowed?user_id=1").await), json!({"allowed": true}));
-        for target in ["/checkout/pay", "/checkout/pay?user_id=1", "/checkout/pay?queue=default&user_id=1"] {
+        for target in
+            ["/checkout/pay", "/checkout/pay?user_id=1", "/checkout/pay?queue=default&user_id=1"]
+        {
             assert_eq!(shop.get(target).await.status(), 429, "{target}");
         }
         assert_eq!(gateway.hits(), 0);
@@ -146,11 +176,20 @@ on_both_stores! {
         let gateway = Gateway::start(&store, &config("capacity = 1", "")).await;
         let mut shop = gateway.shopper();
         for target in [
-            "/rank", "/rank?user_id=", "/rank?user_id=1&user_id=2", "/rank?user_id=1&user%5Fid=2",
-            "/rank?user_id=%ff", "/rank?user_id=anon:1", "/rank?queue=default&queue=x&user_id=1",
+            "/rank",
+            "/rank?user_id=",
+            "/rank?user_id=1&user_id=2",
+            "/rank?user_id=1&user%5Fid=2",
+            "/rank?user_id=%ff",
+            "/rank?user_id=anon:1",
+            "/rank?queue=default&queue=x&user_id=1",
         ] {
             let refused = shop.get(target).await;
-            assert_eq!((refused.status(), refused.problem()), (400, "BAD_REQUEST".into()), "{target}");
+            assert_eq!(
+                (refused.status(), refused.problem()),
+                (400, "BAD_REQUEST".into()),
+                "{target}"
+            );
         }
         let refused = shop.get("/rank?queue=%2e%2e&user_id=1").await;
         assert_eq!((refused.status(), refused.problem()), (404, "QUEUE_NOT_FOUND".into()));
@@ -158,10 +197,15 @@ on_both_stores! {
     }
 
     async fn it_is_off_unless_asked_for_and_may_have_a_prefix(store) {
-        let off = config("capacity = 1", "").replace("simple = true", "").replace(", \"query\"", "");
+        let off =
+            config("capacity = 1", "").replace("simple = true", "").replace(", \"query\"", "");
         let gateway = Gateway::start(&store, &off).await;
-        assert!(sold(&gateway.shopper().get("/rank?user_id=1").await), "it is the shop's path then");
-        let gateway = Gateway::start(&store, &config("capacity = 1", "simple_prefix = \"/line\"")).await;
+        assert!(
+            sold(&gateway.shopper().get("/rank?user_id=1").await),
+            "it is the shop's path then"
+        );
+        let gateway =
+            Gateway::start(&store, &config("capacity = 1", "simple_prefix = \"/line\"")).await;
         assert!(sold(&gateway.shopper().get("/rank?user_id=1").await));
         assert_eq!(body(&gateway.shopper().get("/line/rank?user_id=1").await), json!({"rank": -1}));
         assert_eq!(gateway.hits(), 1);

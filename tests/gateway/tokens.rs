@@ -42,7 +42,9 @@ on_both_stores! {
         let theft = is(403, "TOKEN_OWNER_NOT_MATCH");
         assert_eq!(gate(&mut bob, &[&token]).await, theft);
         assert_eq!(rank(&mut bob, &[&token]).await, theft);
-        for (method, call) in [("POST", "leave"), ("DELETE", "token"), ("GET", "verify"), ("GET", "events")] {
+        for (method, call) in
+            [("POST", "leave"), ("DELETE", "token"), ("GET", "verify"), ("GET", "events")]
+        {
             let headers = [("X-Queue-Token", token.as_str()), ("Content-Length", "0")];
             let answer = bob.send(method, &format!("/_queue/checkout/{call}"), &headers).await;
             assert_eq!(refusal(&answer), theft, "{call}");
@@ -65,7 +67,8 @@ on_both_stores! {
         assert_eq!(gate(&mut alice, &[&fake]).await, is(400, "TOKEN_INVALID"));
         // As the token of somebody else: nobody learns which tokens were issued.
         assert_eq!(rank(&mut alice, &[&fake]).await, is(403, "TOKEN_OWNER_NOT_MATCH"));
-        let damaged = [&token[..74], "", " ", "x", "queue", ",", &format!("{token}A"), &format!("{token}=")];
+        let damaged =
+            [&token[..74], "", " ", "x", "queue", ",", &format!("{token}A"), &format!("{token}=")];
         for damaged in damaged {
             assert_eq!(gate(&mut alice, &[damaged]).await, is(400, "TOKEN_INVALID"), "{damaged:?}");
             assert_eq!(rank(&mut alice, &[damaged]).await, is(400, "TOKEN_INVALID"), "{damaged:?}");
@@ -87,7 +90,11 @@ on_both_stores! {
         let fake = forged(&good);
         for pair in [[good.as_str(), &fake], [fake.as_str(), &good]] {
             assert_eq!(gate(&mut alice, &pair).await, is(400, "TOKEN_INVALID"), "two headers");
-            assert_eq!(gate(&mut alice, &[&pair.join(", ")]).await, is(400, "TOKEN_INVALID"), "a list");
+            assert_eq!(
+                gate(&mut alice, &[&pair.join(", ")]).await,
+                is(400, "TOKEN_INVALID"),
+                "a list"
+            );
             assert_eq!(rank(&mut alice, &pair).await, is(403, "TOKEN_OWNER_NOT_MATCH"));
         }
         for pair in [[good.as_str(), &bobs], [bobs.as_str(), &good]] {
@@ -125,7 +132,10 @@ on_both_stores! {
             let (mut alice, token) = (alice.clone(), token.clone());
             async move { gate(&mut alice, &[&token]).await }
         };
-        assert_eq!(until(ask, |answer| answer.0 != 200).await, is(429, "QUEUE_TOKEN_NOT_AVAILABLE"));
+        assert_eq!(
+            until(ask, |answer| answer.0 != 200).await,
+            is(429, "QUEUE_TOKEN_NOT_AVAILABLE")
+        );
         let hits = gateway.hits();
         assert_eq!(rank(&mut alice, &[&token]).await, is(410, "QUEUE_TOKEN_NOT_AVAILABLE"));
         assert_eq!(gate(&mut alice, &[&token]).await.0, 429);
@@ -178,7 +188,8 @@ on_both_stores! {
         assert_eq!(alice.cookies["queue_token-checkout"], token);
         let paid = alice.get("/checkout/pay").await;
         assert!(sold(&paid));
-        let renewed = paid.all("set-cookie").into_iter().find(|line| line.starts_with("queue_token"));
+        let renewed =
+            paid.all("set-cookie").into_iter().find(|line| line.starts_with("queue_token"));
         let renewed = renewed.expect("a fresher token goes back by cookie");
         for part in ["HttpOnly", "SameSite=Lax", "Path=/"] {
             assert!(renewed.contains(part), "{renewed}");
@@ -219,13 +230,18 @@ on_both_stores! {
             assert_eq!(refusal(&answer), is(429, "QUEUE_TOKEN_REQUIRED"), "{cookies}");
             let cleared = answer.all("set-cookie");
             assert!(
-                cleared.iter().any(|line| line.starts_with("queue_token-checkout=;") && line.contains("Max-Age=0")),
+                cleared
+                    .iter()
+                    .any(|line| line.starts_with("queue_token-checkout=;")
+                        && line.contains("Max-Age=0")),
                 "{cookies}: {answer:?}"
             );
         }
         assert_eq!(gateway.hits(), 0);
         // A planted cookie beside the good one locks nobody out, in either order.
-        for cookies in [format!("{name}={fake}; {name}={token}"), format!("{name}={token}; {name}={fake}")] {
+        for cookies in
+            [format!("{name}={fake}; {name}={token}"), format!("{name}={token}; {name}={fake}")]
+        {
             let answer = alice.send("GET", "/checkout/pay", &[("Cookie", &cookies)]).await;
             assert!(sold(&answer), "{cookies}: {answer:?}");
         }
