@@ -8,6 +8,10 @@
 
 use std::time::{Duration, Instant};
 
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROUNDS: usize = 7;
 const AT_MOST: Duration = Duration::from_secs(60);
 

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// A moment as Unix milliseconds. Always UTC; leap seconds are smeared as the system does it.
 #[derive(
@@ -61,11 +60,62 @@ impl Timestamp {
     /// 9999, which the format cannot hold, are shown as its last second.
     #[must_use]
     pub fn to_rfc3339(self) -> String {
-        let nanos = i128::from(self.0.min(253_402_300_799_000)) * 1_000_000;
-        OffsetDateTime::from_unix_timestamp_nanos(nanos)
+        self.rfc3339().as_str().to_owned()
+    }
+
+    /// As [`Timestamp::to_rfc3339`], without allocating: every poll and every pass shows one.
+    #[must_use]
+    pub fn rfc3339(self) -> Rfc3339 {
+        let ms = self.0.min(LAST_MS);
+        let at = i64::try_from(ms / 1000)
             .ok()
-            .and_then(|at| at.format(&Rfc3339).ok())
-            .unwrap_or_default()
+            .and_then(|secs| OffsetDateTime::from_unix_timestamp(secs).ok())
+            .unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (year, month, day) = at.to_calendar_date();
+        let (hour, minute, second) = at.to_hms();
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        put(&mut text[0..4], u64::from(year.unsigned_abs()));
+        put(&mut text[5..7], u64::from(u8::from(month)));
+        put(&mut text[8..10], u64::from(day));
+        put(&mut text[11..13], u64::from(hour));
+        put(&mut text[14..16], u64::from(minute));
+        put(&mut text[17..19], u64::from(second));
+        put(&mut text[20..23], ms % 1000);
+        // The fraction ends with its last digit that is not zero, and goes with its dot.
+        let mut end = 23;
+        while text[end - 1] == b'0' && end > 20 {
+            end -= 1;
+        }
+        if end == 20 {
+            end = 19;
+        }
+        text[end] = b'Z';
+        Rfc3339 { text, len: end + 1 }
+    }
+}
+
+/// The last second of the year 9999, beyond which RFC 3339 has no form.
+const LAST_MS: u64 = 253_402_300_799_000;
+
+/// A moment as RFC 3339 text.
+#[derive(Clone, Copy, Debug)]
+pub struct Rfc3339 {
+    text: [u8; 24],
+    len: usize,
+}
+
+impl Rfc3339 {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.len]).unwrap_or_default()
+    }
+}
+
+fn put(digits: &mut [u8], mut number: u64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
     }
 }
 
@@ -132,6 +182,18 @@ mod tests {
         );
         assert_eq!(Timestamp::EPOCH.to_rfc3339(), "1970-01-01T00:00:00Z");
         assert!(Timestamp::from_millis(u64::MAX).to_rfc3339().starts_with("9999-"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_text_is_that_of_the_well_known_format(ms in 0u64..LAST_MS) {
+            for ms in [ms, ms / 10 * 10, ms / 1000 * 1000] {
+                let nanos = i128::from(ms) * 1_000_000;
+                let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap();
+                let format = time::format_description::well_known::Rfc3339;
+                proptest::prop_assert_eq!(Timestamp(ms).to_rfc3339(), at.format(&format).unwrap());
+            }
+        }
     }
 
     #[test]

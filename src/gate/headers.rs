@@ -182,7 +182,7 @@ impl Passage {
                 (QUEUE_USER, text(&active.user)),
                 (QUEUE_NAME, text(active.queue.as_str())),
                 (QUEUE_STATUS, Some(HeaderValue::from_static("ACTIVE"))),
-                (QUEUE_ENTERED_AT, text(&active.place.entered.to_rfc3339())),
+                (QUEUE_ENTERED_AT, text(active.place.entered.rfc3339().as_str())),
             ];
             edits.set.extend(told.into_iter().filter_map(|(name, value)| Some((name, value?))));
         }

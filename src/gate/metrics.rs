@@ -1,7 +1,9 @@
 //! What the gate counts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,6 +30,21 @@ pub enum Decision {
     FailedClosed,
 }
 
+/// How many decisions there are.
+const DECISIONS: usize = 7;
+
+impl Decision {
+    const ALL: [Self; DECISIONS] = [
+        Self::Pass,
+        Self::Open,
+        Self::Wait,
+        Self::Refuse,
+        Self::FailedOpen,
+        Self::FailedHeld,
+        Self::FailedClosed,
+    ];
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct Labels {
     queue: String,
@@ -38,6 +55,8 @@ struct Labels {
 #[derive(Clone, Debug, Default)]
 pub struct GateMetrics {
     decisions: Arc<Family<Labels, Counter>>,
+    /// The counters of each queue by its label, so that counting makes no label.
+    by_queue: Arc<RwLock<HashMap<String, [Counter; DECISIONS]>>>,
 }
 
 impl GateMetrics {
@@ -54,7 +73,16 @@ impl GateMetrics {
     }
 
     pub(super) fn count(&self, queue: &LocalQueue, decision: Decision) {
-        let labels = Labels { queue: queue.label().to_owned(), decision };
-        self.decisions.get_or_create(&labels).inc();
+        if let Some(counters) = self.by_queue.read().get(queue.label()) {
+            counters[decision as usize].inc();
+            return;
+        }
+        let counters = Decision::ALL.map(|decision| {
+            let labels = Labels { queue: queue.label().to_owned(), decision };
+            Counter::clone(&self.decisions.get_or_create(&labels))
+        });
+        let mut by_queue = self.by_queue.write();
+        let counters = by_queue.entry(queue.label().to_owned()).or_insert(counters);
+        counters[decision as usize].inc();
     }
 }

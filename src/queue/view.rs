@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use time::OffsetDateTime;
 
 use crate::clock::Timestamp;
 
@@ -150,62 +149,18 @@ impl CeilSecs for Duration {
     }
 }
 
-/// A moment that is written exactly as [`Timestamp::to_rfc3339`] writes it, without allocating:
-/// every poll shows one.
+/// A moment in the body.
 #[derive(Clone, Copy, Debug)]
 struct Rfc3339(Timestamp);
 
-impl Rfc3339 {
-    /// The digits, and how many bytes of them count.
-    fn digits(self) -> Option<([u8; 24], usize)> {
-        // The last second of the year 9999, beyond which the format has no form.
-        let ms = self.0.as_millis().min(253_402_300_799_000);
-        let at = OffsetDateTime::from_unix_timestamp(i64::try_from(ms / 1000).ok()?).ok()?;
-        let (year, month, day) = at.to_calendar_date();
-        let (hour, minute, second) = at.to_hms();
-        let mut text = *b"0000-00-00T00:00:00.000Z";
-        put(&mut text[0..4], u64::try_from(year).ok()?);
-        put(&mut text[5..7], u64::from(u8::from(month)));
-        put(&mut text[8..10], u64::from(day));
-        put(&mut text[11..13], u64::from(hour));
-        put(&mut text[14..16], u64::from(minute));
-        put(&mut text[17..19], u64::from(second));
-        put(&mut text[20..23], ms % 1000);
-        // The fraction ends with its last digit that is not zero, and goes with its dot.
-        let mut end = 23;
-        while text[end - 1] == b'0' && end > 20 {
-            end -= 1;
-        }
-        if end == 20 {
-            end = 19;
-        }
-        text[end] = b'Z';
-        Some((text, end + 1))
-    }
-}
-
-fn put(digits: &mut [u8], mut number: u64) {
-    for digit in digits.iter_mut().rev() {
-        *digit += u8::try_from(number % 10).unwrap_or(0);
-        number /= 10;
-    }
-}
-
 impl Serialize for Rfc3339 {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.digits() {
-            Some((text, len)) => {
-                to.serialize_str(std::str::from_utf8(&text[..len]).unwrap_or_default())
-            }
-            None => to.serialize_str(&self.0.to_rfc3339()),
-        }
+        to.serialize_str(self.0.rfc3339().as_str())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn view(status: Status, rank: Option<u64>) -> View {
@@ -285,18 +240,5 @@ mod tests {
         assert_eq!(view.retry_after_secs(), 1);
         view.poll_after = Duration::MAX;
         assert_eq!(view.retry_after_secs(), u64::MAX);
-    }
-
-    proptest! {
-        #[test]
-        fn times_read_the_same_here_and_elsewhere(
-            ms in prop_oneof![any::<u64>(), 0..260_000_000_000_000_u64]
-        ) {
-            for ms in [ms, ms / 10 * 10, ms / 1000 * 1000] {
-                let at = Timestamp::from_millis(ms);
-                let (text, len) = Rfc3339(at).digits().unwrap();
-                prop_assert_eq!(std::str::from_utf8(&text[..len]).unwrap(), at.to_rfc3339());
-            }
-        }
     }
 }
