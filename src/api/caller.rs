@@ -70,11 +70,42 @@ pub(super) fn connection(parts: &Parts) -> Connection {
     parts.extensions.get::<Connection>().copied().unwrap_or(unknown)
 }
 
+/// Who can bring an instance of a template to life by calling. Made-up names must not use up the
+/// instances a template may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// Whoever calls: the call enters.
+    Anyone,
+    /// The holder of a token for exactly that queue, which must then exist elsewhere.
+    TokenHolder,
+    /// Nobody.
+    Nobody,
+}
+
 impl Api {
     /// The queue of this name, or the answer that there is none.
-    pub(super) async fn queue(&self, name: &str) -> Result<Arc<LocalQueue>, Early> {
+    pub(super) async fn queue(
+        &self,
+        name: &str,
+        opening: Opening,
+        parts: &Parts,
+    ) -> Result<Arc<LocalQueue>, Early> {
         let not_found = || early(Problem::new(Code::QueueNotFound));
         let name = QueueName::new(name).ok_or_else(not_found)?;
+        if let Some(queue) = self.gate.mirror().known(&name) {
+            return Ok(queue);
+        }
+        let opens = match opening {
+            Opening::Anyone => true,
+            Opening::TokenHolder => {
+                let caller = self.gate.caller(parts, &connection(parts));
+                matches!(self.gate.presented(parts, &caller, &name), Presented::Token { .. })
+            }
+            Opening::Nobody => false,
+        };
+        if !opens {
+            return Err(not_found());
+        }
         match self.gate.mirror().queue(&name).await {
             Ok(Some(queue)) => Ok(queue),
             Ok(None) => Err(not_found()),
@@ -83,8 +114,13 @@ impl Api {
     }
 
     /// A call about queue `name`. An identity that is claimed and does not hold ends it.
-    pub(super) async fn call<'a>(&self, name: &str, parts: &'a Parts) -> Result<Call<'a>, Early> {
-        let queue = self.queue(name).await?;
+    pub(super) async fn call<'a>(
+        &self,
+        name: &str,
+        opening: Opening,
+        parts: &'a Parts,
+    ) -> Result<Call<'a>, Early> {
+        let queue = self.queue(name, opening, parts).await?;
         let caller = self.gate.caller(parts, &connection(parts));
         let identities = self.gate.identities(&caller, parts, &queue);
         if identities.rejected.is_some() {

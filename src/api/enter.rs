@@ -15,7 +15,7 @@ use crate::queue::command::Freshness;
 use crate::queue::settings::OnDuplicate;
 
 use super::Api;
-use super::caller::{Asker, Call, Early, connection, early};
+use super::caller::{Asker, Call, Early, Opening, connection, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -25,7 +25,7 @@ pub(super) async fn serve(
     let (parts, _) = request.into_parts();
     let entered = async {
         let site = api.check_site(&parts)?;
-        let call = api.call(&queue, &parts).await?;
+        let call = api.call(&queue, Opening::Anyone, &parts).await?;
         enter(&api, &call, site).await
     };
     entered.await.unwrap_or_else(Early::into_response)

@@ -19,7 +19,7 @@ use crate::store::mirror::LocalQueue;
 use crate::token::Claims;
 
 use super::Api;
-use super::caller::{Asker, Early, early};
+use super::caller::{Asker, Early, Opening, early};
 
 /// How often a stream looks whether something changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub(super) async fn serve(
 }
 
 async fn open(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, Early> {
-    let call = api.call(name, parts).await?;
+    let call = api.call(name, Opening::TokenHolder, parts).await?;
     let Asker::Token { claims, .. } = api.asker(&call)? else {
         return Err(early(Problem::new(Code::Unauthenticated).with_queue(call.queue.name())));
     };

@@ -14,7 +14,7 @@ use crate::queue::command::Left;
 use crate::queue::view::Status;
 
 use super::Api;
-use super::caller::{Asker, Early, early};
+use super::caller::{Asker, Early, Opening, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -31,7 +31,7 @@ async fn leave(
     parts: &http::request::Parts,
 ) -> Result<Response<Body>, Early> {
     api.check_site(parts)?;
-    let call = api.call(name, parts).await?;
+    let call = api.call(name, Opening::TokenHolder, parts).await?;
     let queue = &call.queue;
     let left = match api.asker(&call)? {
         Asker::Token { claims, .. } => queue.leave(claims.owner, Some(claims.place.seq)).await,

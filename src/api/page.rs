@@ -21,7 +21,7 @@ use crate::store::mirror::Seen;
 use crate::token::Claims;
 
 use super::Api;
-use super::caller::{Asker, Call, Early, early};
+use super::caller::{Asker, Call, Early, Opening, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -43,7 +43,7 @@ struct Asked {
 }
 
 async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, Early> {
-    let call = api.call(name, parts).await?;
+    let call = api.call(name, Opening::Anyone, parts).await?;
     let asked = api.asked(parts);
     if call.queue.settings().mode == Mode::PassAll || call.queue.fails_open() {
         return Ok(go_on(&asked));

@@ -11,7 +11,7 @@ use crate::queue::command::Gone;
 use crate::store::mirror::{LocalQueue, Seen};
 use crate::token::Claims;
 
-use super::caller::{Asker, Early, early};
+use super::caller::{Asker, Early, Opening, early};
 use super::{Api, answer};
 
 pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Body> {
@@ -25,7 +25,7 @@ pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Bod
 }
 
 async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, Early> {
-    let call = api.call(queue, parts).await?;
+    let call = api.call(queue, Opening::TokenHolder, parts).await?;
     let (seen, token) = match api.asker(&call)? {
         Asker::Token { claims, carrier, .. } => {
             let seen = call.queue.poll(&claims).await?;

@@ -24,7 +24,7 @@ use crate::route::return_target::ReturnTarget;
 use crate::store::StoreError;
 use crate::store::mirror::{LocalQueue, Seen};
 
-use super::caller::{Early, connection, early};
+use super::caller::{Early, Opening, connection, early};
 use super::page::pairs;
 use super::{Api, answer};
 
@@ -212,7 +212,7 @@ impl Api {
 
     async fn queue_in(&self, parts: &Parts) -> Result<Arc<LocalQueue>, Early> {
         let name = parameter(parts, "queue")?;
-        self.queue(name.as_deref().unwrap_or(DEFAULT_QUEUE)).await
+        self.queue(name.as_deref().unwrap_or(DEFAULT_QUEUE), Opening::Anyone, parts).await
     }
 
     /// Whether the peer itself is listed. What it passes on for others does not count: a proxy on

@@ -12,6 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::queue::schedule::Phase;
 use crate::queue::settings::Mode;
 
+use super::caller::Opening;
 use super::{Api, answer};
 
 #[derive(Serialize)]
@@ -31,7 +32,7 @@ pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Bod
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return answer::problem(Problem::new(Code::MethodNotAllowed));
     }
-    let queue = match api.queue(queue).await {
+    let queue = match api.queue(queue, Opening::Nobody, parts).await {
         Ok(queue) => queue,
         Err(response) => return response.into_response(),
     };

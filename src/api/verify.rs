@@ -14,7 +14,7 @@ use crate::queue::{UserId, UserSource};
 use crate::store::mirror::Seen;
 use crate::token::Claims;
 
-use super::caller::{Early, early};
+use super::caller::{Early, Opening, early};
 use super::{Api, answer};
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ pub(super) async fn serve(
 }
 
 async fn verify(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, Early> {
-    let call = api.call(name, parts).await?;
+    let call = api.call(name, Opening::TokenHolder, parts).await?;
     let queue = &call.queue;
     let refused = |code: Code| {
         early(Problem::new(code).with_status(StatusCode::FORBIDDEN).with_queue(queue.name()))

@@ -200,6 +200,24 @@ impl Mirror {
             let all = self.all();
             let due = all.iter().filter(|queue| due(queue)).map(|queue| self.care_for(queue));
             futures_util::future::join_all(due).await;
+            if round.is_multiple_of(IDLE_PULLS) {
+                self.forget_abandoned();
+            }
+        }
+    }
+
+    /// Makes room among the instances of templates: those that nobody uses any more are forgotten
+    /// here. The store keeps them.
+    fn forget_abandoned(&self) {
+        // Whoever is adding may wait for the store; there is time enough for this.
+        let Ok(_one_at_a_time) = self.adding.try_lock() else { return };
+        let queues = self.queues.load_full();
+        let abandoned =
+            |queue: &LocalQueue| queue.label() != queue.name().as_str() && queue.is_abandoned();
+        if queues.values().any(|queue| abandoned(queue)) {
+            let mut kept = (*queues).clone();
+            kept.retain(|_, queue| !abandoned(queue));
+            self.queues.store(Arc::new(kept));
         }
     }
 

@@ -38,6 +38,9 @@ const ANSWERS: usize = 16_384;
 /// A queue counts as used for this long after a request for it.
 const USED_FOR: Duration = Duration::from_secs(10);
 
+/// An instance of a template is forgotten this long after the last request for it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(600);
+
 /// Sliding leases are prolonged at most this often.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 
@@ -605,6 +608,13 @@ impl LocalQueue {
         let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
         let picture = self.picture.load();
         self.clock.now().since(last) < USED_FOR || picture.waiting() > 0 || picture.active > 0
+    }
+
+    /// Whether this gateway may forget the queue: nobody has asked for it for a long time, and
+    /// nobody is in it.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
+        self.clock.now().since(last) > ABANDONED_AFTER && !self.is_in_use()
     }
 
     /// Takes a new picture.

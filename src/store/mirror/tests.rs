@@ -7,7 +7,7 @@ use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::queue::command::{AdmitBy, Entered, Gone, Left};
 use crate::queue::definition::Definition;
 use crate::queue::settings::Settings;
-use crate::queue::{QueueName, QueueTemplate, UserSource, UserTag};
+use crate::queue::{ParameterKind, QueueName, QueueTemplate, UserSource, UserTag};
 use crate::store::embedded;
 use crate::token::Claims;
 
@@ -164,6 +164,36 @@ async fn an_absent_waiter_is_passed_over_and_speaks_up_again_at_the_same_place()
     assert_eq!(rank(bench.queue(0).poll(&bob).await.unwrap()), 1);
     bench.later(SECOND).await;
     assert_eq!(rank(bench.queue(0).poll(&carol).await.unwrap()), 2);
+}
+
+#[tokio::test]
+async fn an_instance_nobody_uses_makes_room_for_another() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000_000)));
+    let store = embedded(Arc::clone(&clock) as Arc<dyn Clock>);
+    let template = QueueTemplate::PerParameter {
+        prefix: "deal-".into(),
+        parameter: "id".into(),
+        suffix: String::new(),
+        kind: ParameterKind::Integer,
+    };
+    let settings = Settings::new(1);
+    let definition =
+        Definition { template, settings, identity: None, max_instances: 1, text_hash: 7 };
+    let mirror = Mirror::new(store, Arc::clone(&clock) as Arc<dyn Clock>, 1, vec![definition]);
+    let name = |number: u32| QueueName::new(&format!("deal-{number}")).unwrap();
+    let first = mirror.queue(&name(1)).await.unwrap().unwrap();
+    first.enter(UserTag([1; 8])).await.unwrap();
+    first.pull().await.unwrap();
+    clock.advance(Duration::from_secs(601));
+    // Somebody is in it: it stays.
+    mirror.forget_abandoned();
+    assert!(mirror.queue(&name(2)).await.unwrap().is_none());
+    first.leave(UserTag([1; 8]), None).await.unwrap();
+    clock.advance(Duration::from_secs(601));
+    first.pull().await.unwrap();
+    mirror.forget_abandoned();
+    assert!(mirror.queue(&name(2)).await.unwrap().is_some());
+    assert!(mirror.queue(&name(1)).await.unwrap().is_none());
 }
 
 #[tokio::test]
