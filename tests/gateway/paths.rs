@@ -345,6 +345,14 @@ on_both_stores! {
             let answer = shopper.get_with(&format!("/products/{spelling}/order"), &token).await;
             assert_eq!(answer.status(), 400, "{spelling}: {answer:?}");
         }
+        // Looking at made-up products opens no line for them.
+        for number in 2..9 {
+            let made_up = format!("/_queue/deal-{number}18f3c0a-5b6e-7abc-8def-0123456789ab");
+            for call in ["status", "rank", "verify", "events"] {
+                let none = gateway.shopper().get(&format!("{made_up}/{call}")).await;
+                assert_eq!((none.status(), none.problem()), (404, "QUEUE_NOT_FOUND".into()));
+            }
+        }
         // Two products have a line; a third finds none.
         let second = "deal-118f3c0a-5b6e-7abc-8def-0123456789ab";
         gateway.shopper().enter(second).await;
