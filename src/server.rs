@@ -95,7 +95,7 @@ impl Core {
     /// Opens the store and puts the parts together. Must be called on the runtime that will serve.
     ///
     /// # Errors
-    /// [`StartError`]; the store is given [`STORE_PATIENCE`] to answer.
+    /// [`StartError`]; the store is given ten seconds to answer.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         Self::with_clock(config, Arc::new(SystemClock)).await
     }

@@ -166,7 +166,7 @@ impl Carriers {
         found
     }
 
-    /// Sets the cookie of `queue` on an answer. When the browser holds [`MAX_COOKIES`] others, the
+    /// Sets the cookie of `queue` on an answer. When the browser holds eight others, the
     /// one of the oldest entry is cleared.
     pub fn set_cookie(
         &self,

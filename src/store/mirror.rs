@@ -1,6 +1,6 @@
 //! A gateway's local copy of what it needs to answer polls and to gate requests.
 //!
-//! Each queue has an immutable [`Picture`](picture::Picture), replaced about ten times a second;
+//! Each queue has an immutable [`Picture`], replaced about ten times a second;
 //! ranks come from it without asking the store. The store is asked only for what changes it
 //! (enter, leave) and when somebody's turn has come (the first use of a place, an absent waiter
 //! who speaks again), and then at most once a second for one number.

@@ -47,7 +47,7 @@ pub fn redis(settings: &RedisSettings) -> Result<SharedStore, StoreError> {
 /// The same store, but the queues it creates go by `clock` instead of the clock of Redis.
 ///
 /// # Errors
-/// As [`redis`].
+/// As [`redis()`].
 #[cfg(any(test, feature = "testing"))]
 pub fn redis_with_clock(
     settings: &RedisSettings,
