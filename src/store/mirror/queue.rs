@@ -1,6 +1,9 @@
 //! One queue at one gateway: what it answers by itself, and when it asks the store.
 
-use std::collections::HashMap;
+mod own;
+mod upkeep;
+mod view;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,19 +14,17 @@ use quick_cache::sync::Cache;
 
 use crate::clock::{Clock, Timestamp};
 use crate::queue::command::{
-    AdmitBy, Admitted, Entered, Freshness, Gone, Heartbeat, Left, Purpose, Reaped, Standing,
-    Versioned, Versions,
+    AdmitBy, Admitted, Entered, Freshness, Gone, Heartbeat, Left, Purpose, Standing, Versioned,
+    Versions,
 };
 use crate::queue::definition::Definition;
-use crate::queue::estimate::{Estimate, Estimator};
-use crate::queue::line::REVOCATION_KEPT;
-use crate::queue::polling::poll_after;
+use crate::queue::estimate::Estimator;
 use crate::queue::schedule::Phase;
-use crate::queue::settings::{EPOCH_MS, Mode, OnStoreFailure, Renew, Settings};
-use crate::queue::view::{Status, View};
+use crate::queue::settings::{EPOCH_MS, OnStoreFailure, Renew, Settings};
 use crate::queue::{Place, QueueName, Seq, UserSource, UserTag};
 use crate::token::Claims;
 
+use self::own::Own;
 use super::heartbeats::Heartbeats;
 use super::leases::{Lease, Leases};
 use super::picture::Picture;
@@ -71,32 +72,6 @@ pub enum Seen {
 }
 
 type AnswerKey = (u64, UserTag, Purpose);
-
-/// What happened through this gateway and the picture may not show yet.
-#[derive(Debug, Default)]
-struct Own {
-    /// Numbers that left, with the version that shows it.
-    left: HashMap<u64, u64>,
-    /// The last number that was admitted at once, and its incarnation. Nobody waited then, so
-    /// nobody up to it is ahead of anybody.
-    fast_track: (u32, u64),
-}
-
-impl Own {
-    fn knows_left(&self, seq: u64, picture: &Picture) -> bool {
-        self.left.get(&seq).is_some_and(|version| picture.versions.all < *version)
-    }
-
-    /// The rank of `seq` in the line, or `None` when its turn has come.
-    fn rank(&self, seq: u64, picture: &Picture) -> Option<u64> {
-        let rank = picture.ranks.rank(seq)?;
-        let (incarnation, last) = self.fast_track;
-        if incarnation != picture.incarnation {
-            return Some(rank);
-        }
-        seq.checked_sub(last).filter(|behind| *behind > 0).map(|behind| rank.min(behind))
-    }
-}
 
 /// One queue at this gateway.
 #[derive(Debug)]
@@ -374,65 +349,6 @@ impl LocalQueue {
         claims.incarnation < self.picture.load().incarnation
     }
 
-    /// What a user in this standing is told.
-    #[must_use]
-    pub fn view(&self, seen: Seen) -> View {
-        let picture = self.picture.load();
-        let settings = &picture.settings;
-        let (status, rank, place, expires, estimate) = match seen {
-            Seen::Waiting { place, rank, late } => {
-                let status = match (late, settings.mode) {
-                    (_, Mode::Paused) => Status::Paused,
-                    (true, _) => Status::Late,
-                    (false, _) => Status::Waiting,
-                };
-                (status, Some(rank), Some(place), None, picture.pace.estimate(rank))
-            }
-            Seen::Active { place, until } => {
-                (Status::Active, Some(0), Some(place), Some(until), None)
-            }
-            Seen::Gone(Gone::Closed) => (Status::Closed, None, None, None, None),
-            Seen::Gone(Gone::Unknown | Gone::Expired | Gone::Missed) => {
-                (Status::Over, None, None, None, None)
-            }
-        };
-        View {
-            queue: self.name.clone(),
-            status,
-            rank,
-            entered: place.map(|place| place.entered),
-            expires,
-            poll_after: self.poll_after(rank.unwrap_or(0), estimate),
-            estimate,
-        }
-    }
-
-    /// A view of a state without a place.
-    #[must_use]
-    pub fn view_of(&self, status: Status) -> View {
-        View {
-            queue: self.name.clone(),
-            status,
-            rank: None,
-            entered: None,
-            expires: None,
-            poll_after: match status {
-                Status::Joining => Duration::from_secs(1),
-                Status::NotOpen { opens_at } => crate::queue::polling::until_opening(
-                    opens_at.since(self.now()),
-                    &self.picture.load().settings,
-                    rand::random(),
-                ),
-                _ => self.poll_after(0, None),
-            },
-            estimate: None,
-        }
-    }
-
-    fn poll_after(&self, rank: u64, estimate: Option<Estimate>) -> Duration {
-        poll_after(rank, estimate, &self.picture.load().settings, rand::random())
-    }
-
     /// What the picture alone can say about a token: that it waits, or that it is over.
     fn answer_locally(&self, claims: &Claims) -> Option<Seen> {
         // In this order: what a new picture shows is forgotten only after it is there.
@@ -601,112 +517,6 @@ impl LocalQueue {
         // One write a second is enough, and spares the cores a shared line.
         if now.saturating_sub(self.last_request.load(Ordering::Relaxed)) > 1000 {
             self.last_request.store(now, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn is_in_use(&self) -> bool {
-        let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
-        let picture = self.picture.load();
-        self.clock.now().since(last) < USED_FOR || picture.waiting() > 0 || picture.active > 0
-    }
-
-    /// Whether this gateway may forget the queue: nobody has asked for it for a long time, and
-    /// nobody is in it.
-    pub(super) fn is_abandoned(&self) -> bool {
-        let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
-        self.clock.now().since(last) > ABANDONED_AFTER && !self.is_in_use()
-    }
-
-    /// Takes a new picture.
-    pub(super) async fn pull(&self) -> Result<(), StoreError> {
-        let old = self.picture.load_full();
-        let mut asked = self.clock.now();
-        let mut synced = self.store.sync(&self.name, old.versions).await?;
-        let known = synced.incarnation == old.incarnation;
-        if !known {
-            asked = self.clock.now();
-            synced = self.store.sync(&self.name, Versions::default()).await?;
-        }
-        self.sample_offset(asked, synced.now);
-        // A copy that was stale for too long may have missed a revocation.
-        if !known {
-            self.leases.start_anew();
-        } else if asked < old.asked || asked.since(old.asked) > REVOCATION_KEPT / 2 {
-            self.leases.clear();
-        }
-        let revoked = synced.revoked.take().unwrap_or_default();
-        self.leases.revoke(revoked);
-        if asked.as_secs() != old.asked.as_secs() {
-            self.leases.drop_ended(synced.now);
-        }
-        let pace = {
-            let mut estimator = self.estimator.lock();
-            estimator.observe(&synced, synced.settings.as_ref().unwrap_or(&old.settings));
-            estimator.pace()
-        };
-        let picture = if known {
-            old.next(synced, pace, asked)
-        } else {
-            Picture::first(synced, pace, asked)
-                .ok_or_else(|| StoreError::Corrupt("a queue without settings".into()))?
-        };
-        let shown = picture.versions.all;
-        self.picture.store(Arc::new(picture));
-        let mut own = self.own.write();
-        if !known {
-            // Versions start anew with an incarnation.
-            *own = Own::default();
-        }
-        own.left.retain(|_, version| shown < *version);
-        drop(own);
-        Ok(())
-    }
-
-    /// Brings signs of life to the store when an epoch ends, and has the silent judged.
-    pub(super) async fn tend(&self, gateway: u64, keep: u64) -> Result<(), StoreError> {
-        let epoch = self.now().as_millis() / EPOCH_MS;
-        let head = self.picture.load().ranks.head();
-        let mut unsent = self.unsent.lock().await;
-        if let Some(heard) = self.heartbeats.turn(epoch, head, gateway) {
-            *unsent = Some(heard);
-        }
-        if let Some(heard) = unsent.as_ref() {
-            self.store.heartbeat(&self.name, heard).await?;
-            *unsent = None;
-        }
-        if self.judged_epoch.load(Ordering::Relaxed) >= epoch {
-            return Ok(());
-        }
-        if self.store.reap(&self.name).await? != Reaped::Incomplete {
-            self.judged_epoch.store(epoch, Ordering::Relaxed);
-            self.store.compact(&self.name, keep).await?;
-        }
-        Ok(())
-    }
-
-    /// Keeps the offset of the quickest round trip of the last minute: its error is at most half
-    /// of that trip. An answer that this offset cannot explain means that a clock was set.
-    pub(super) fn sample_offset(&self, asked: Timestamp, store_now: Timestamp) {
-        let answered = self.clock.now();
-        if answered < asked {
-            // Set back meanwhile: the next answer tells.
-            return;
-        }
-        let trip = answered.since(asked);
-        let mut best = self.offset_sample.lock();
-        let better = best.is_none_or(|(best_trip, taken)| {
-            // The store looked at its clock between the two moments.
-            let error = best_trip / 2 + CLOCK_GRAIN;
-            let expected = self.now_at(asked).minus(error)..=self.now_at(answered).plus(error);
-            trip <= best_trip
-                || !expected.contains(&store_now)
-                || answered.since(taken) > Duration::from_secs(60)
-        });
-        if better {
-            *best = Some((trip, answered));
-            let middle = i64::try_from(asked.plus(trip / 2).as_millis()).unwrap_or(i64::MAX);
-            let store = i64::try_from(store_now.as_millis()).unwrap_or(i64::MAX);
-            self.clock_offset.store(store.saturating_sub(middle), Ordering::Relaxed);
         }
     }
 }

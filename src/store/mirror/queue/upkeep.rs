@@ -1,0 +1,122 @@
+//! Keeping the copy of one queue fresh: pictures, signs of life, the store's clock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::queue::command::{Reaped, Versions};
+use crate::queue::line::REVOCATION_KEPT;
+use crate::queue::settings::EPOCH_MS;
+use crate::store::StoreError;
+
+use super::own::Own;
+use super::{ABANDONED_AFTER, CLOCK_GRAIN, LocalQueue, Picture, USED_FOR};
+
+impl LocalQueue {
+    pub(in super::super) fn is_in_use(&self) -> bool {
+        let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
+        let picture = self.picture.load();
+        self.clock.now().since(last) < USED_FOR || picture.waiting() > 0 || picture.active > 0
+    }
+
+    /// Whether this gateway may forget the queue: nobody has asked for it for a long time, and
+    /// nobody is in it.
+    pub(in super::super) fn is_abandoned(&self) -> bool {
+        let last = Timestamp::from_millis(self.last_request.load(Ordering::Relaxed));
+        self.clock.now().since(last) > ABANDONED_AFTER && !self.is_in_use()
+    }
+
+    /// Takes a new picture.
+    pub(in super::super) async fn pull(&self) -> Result<(), StoreError> {
+        let old = self.picture.load_full();
+        let mut asked = self.clock.now();
+        let mut synced = self.store.sync(&self.name, old.versions).await?;
+        let known = synced.incarnation == old.incarnation;
+        if !known {
+            asked = self.clock.now();
+            synced = self.store.sync(&self.name, Versions::default()).await?;
+        }
+        self.sample_offset(asked, synced.now);
+        // A copy that was stale for too long may have missed a revocation.
+        if !known {
+            self.leases.start_anew();
+        } else if asked < old.asked || asked.since(old.asked) > REVOCATION_KEPT / 2 {
+            self.leases.clear();
+        }
+        let revoked = synced.revoked.take().unwrap_or_default();
+        self.leases.revoke(revoked);
+        if asked.as_secs() != old.asked.as_secs() {
+            self.leases.drop_ended(synced.now);
+        }
+        let pace = {
+            let mut estimator = self.estimator.lock();
+            estimator.observe(&synced, synced.settings.as_ref().unwrap_or(&old.settings));
+            estimator.pace()
+        };
+        let picture = if known {
+            old.next(synced, pace, asked)
+        } else {
+            Picture::first(synced, pace, asked)
+                .ok_or_else(|| StoreError::Corrupt("a queue without settings".into()))?
+        };
+        let shown = picture.versions.all;
+        self.picture.store(Arc::new(picture));
+        let mut own = self.own.write();
+        if !known {
+            // Versions start anew with an incarnation.
+            *own = Own::default();
+        }
+        own.left.retain(|_, version| shown < *version);
+        drop(own);
+        Ok(())
+    }
+
+    /// Brings signs of life to the store when an epoch ends, and has the silent judged.
+    pub(in super::super) async fn tend(&self, gateway: u64, keep: u64) -> Result<(), StoreError> {
+        let epoch = self.now().as_millis() / EPOCH_MS;
+        let head = self.picture.load().ranks.head();
+        let mut unsent = self.unsent.lock().await;
+        if let Some(heard) = self.heartbeats.turn(epoch, head, gateway) {
+            *unsent = Some(heard);
+        }
+        if let Some(heard) = unsent.as_ref() {
+            self.store.heartbeat(&self.name, heard).await?;
+            *unsent = None;
+        }
+        if self.judged_epoch.load(Ordering::Relaxed) >= epoch {
+            return Ok(());
+        }
+        if self.store.reap(&self.name).await? != Reaped::Incomplete {
+            self.judged_epoch.store(epoch, Ordering::Relaxed);
+            self.store.compact(&self.name, keep).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the offset of the quickest round trip of the last minute: its error is at most half
+    /// of that trip. An answer that this offset cannot explain means that a clock was set.
+    pub(in super::super) fn sample_offset(&self, asked: Timestamp, store_now: Timestamp) {
+        let answered = self.clock.now();
+        if answered < asked {
+            // Set back meanwhile: the next answer tells.
+            return;
+        }
+        let trip = answered.since(asked);
+        let mut best = self.offset_sample.lock();
+        let better = best.is_none_or(|(best_trip, taken)| {
+            // The store looked at its clock between the two moments.
+            let error = best_trip / 2 + CLOCK_GRAIN;
+            let expected = self.now_at(asked).minus(error)..=self.now_at(answered).plus(error);
+            trip <= best_trip
+                || !expected.contains(&store_now)
+                || answered.since(taken) > Duration::from_secs(60)
+        });
+        if better {
+            *best = Some((trip, answered));
+            let middle = i64::try_from(asked.plus(trip / 2).as_millis()).unwrap_or(i64::MAX);
+            let store = i64::try_from(store_now.as_millis()).unwrap_or(i64::MAX);
+            self.clock_offset.store(store.saturating_sub(middle), Ordering::Relaxed);
+        }
+    }
+}
