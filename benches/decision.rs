@@ -32,7 +32,7 @@ use anteroom::server::Core;
 use anteroom::store::mirror::{LocalQueue, Mirror, Seen};
 use anteroom::token::{Claims, Keyring, TokenKey, UnverifiedToken};
 
-use measure::{Case, Run, Walk};
+use measure::{Case, Run, Time, Walk};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 const NOW: Timestamp = Timestamp::from_millis(1_764_540_000_000);
@@ -268,5 +268,5 @@ fn main() {
     cases.push(poll(run, &runtime, &local, waiting));
     cases.push(gate(run, &served, &core));
     cases.extend(line(run, 1_000_000));
-    measure::run(run, cases);
+    measure::run(run, Time::Processor, cases);
 }

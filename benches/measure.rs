@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use cpu_time::ThreadTime;
+
 /// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -55,8 +57,36 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Which time counts.
+#[derive(Clone, Copy)]
+#[expect(dead_code, reason = "each bench uses one of them")]
+pub(crate) enum Time {
+    /// The processor time of the measuring thread: what else runs on the machine hardly shows.
+    Processor,
+    /// The time on the wall, for what waits for somebody else.
+    Wall,
+}
+
+impl Time {
+    /// How long `work` takes.
+    fn of(self, work: impl FnOnce() -> u64) -> (u64, Duration) {
+        match self {
+            Self::Processor => {
+                let began = ThreadTime::now();
+                let done = work();
+                (done, began.elapsed())
+            }
+            Self::Wall => {
+                let began = Instant::now();
+                let done = work();
+                (done, began.elapsed())
+            }
+        }
+    }
+}
+
 /// Runs the cases and prints a line for each: median, fastest and slowest round, budget, ratio.
-pub(crate) fn run(run: Run, mut cases: Vec<Case<'_>>) {
+pub(crate) fn run(run: Run, time: Time, mut cases: Vec<Case<'_>>) {
     let rounds = if run == Run::Measure { ROUNDS } else { 1 };
     let mut times = vec![Vec::new(); cases.len()];
     let start = Instant::now();
@@ -66,9 +96,8 @@ pub(crate) fn run(run: Run, mut cases: Vec<Case<'_>>) {
             break;
         }
         for (case, times) in cases.iter_mut().zip(&mut times) {
-            let began = Instant::now();
-            let operations = (case.round)().max(1);
-            times.push(began.elapsed().as_secs_f64() * 1e9 / operations_as_f64(operations));
+            let (operations, took) = time.of(|| (case.round)());
+            times.push(took.as_secs_f64() * 1e9 / operations_as_f64(operations.max(1)));
         }
     }
     if run == Run::Test {

@@ -5,17 +5,19 @@
 
 mod measure;
 
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anteroom::clock::SystemClock;
 use anteroom::queue::command::{AdmitBy, Origin, Purpose};
 use anteroom::queue::settings::{Mode, Settings};
 use anteroom::queue::{QueueName, UserTag};
-use anteroom::store::SharedStore;
+use anteroom::store::{RedisSettings, SharedSecret, SharedStore};
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use measure::{Case, Run, Walk};
+use measure::{Case, Run, Time, Walk};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
@@ -111,6 +113,43 @@ fn cases<'a>(
     ]
 }
 
+/// A server of its own on a socket in a temporary directory, gone with the value.
+struct Redis {
+    process: Child,
+    store: SharedStore,
+    _directory: TempDir,
+}
+
+impl Redis {
+    async fn start() -> Option<Self> {
+        let directory = tempfile::tempdir().ok()?;
+        let socket = directory.path().join("redis.sock");
+        let process = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
+            .arg(&socket)
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut settings = RedisSettings::new(format!("redis+unix://{}", socket.display()));
+        settings.response_timeout = Duration::from_secs(5);
+        let store = anteroom::store::redis(&settings).ok()?;
+        let server = Self { process, store, _directory: directory };
+        let began = Instant::now();
+        while server.store.secret(SharedSecret::UserSalt, [0; 32]).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "redis-server does not answer");
+        }
+        Some(server)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended by itself; nothing is left to do then.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 fn main() {
     let run = Run::from_arguments();
     let runtime =
@@ -124,5 +163,12 @@ fn main() {
     };
     let mut all = cases(run, &runtime, &embedded, 100_000, budgets);
     all.extend(cases(run, &runtime, &embedded, 1_000_000, budgets));
-    measure::run(run, all);
+    let server = runtime.block_on(Redis::start());
+    match &server {
+        Some(server) => {
+            all.extend(cases(run, &runtime, &server.store, 100_000, Budgets::default()));
+        }
+        None => println!("redis: left out, `redis-server` is not installed"),
+    }
+    measure::run(run, Time::Wall, all);
 }
