@@ -16,12 +16,13 @@ mod request;
 mod service;
 mod waiting;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, Uri};
 
 use crate::clock::Clock;
 use crate::identity::client_address::{Client, Connection, TrustedProxies};
@@ -158,7 +159,7 @@ impl Gate {
     /// Decides on one request. `parts.uri` is the target as it came; its body is not looked at.
     pub async fn judge(&self, parts: &Parts, connection: &Connection) -> Verdict {
         let caller = self.caller(parts, connection);
-        let target = parts.uri.to_string();
+        let target = raw_target(&parts.uri);
         let matched = match self.resolve(parts, &target, caller.host()) {
             Ok(matched) => matched,
             Err(error) => {
@@ -247,7 +248,7 @@ impl Gate {
     /// The canonical form of a request's target.
     fn canonical_target(&self, parts: &Parts, connection: &Connection) -> Option<String> {
         let caller = self.caller(parts, connection);
-        let target = CanonicalTarget::parse(&parts.uri.to_string(), caller.host());
+        let target = CanonicalTarget::parse(&raw_target(&parts.uri), caller.host());
         target.ok().map(CanonicalTarget::into_string)
     }
 
@@ -257,7 +258,7 @@ impl Gate {
     }
 
     async fn judge_gated(&self, visit: Visit<'_>, gated: &Gated, queue: &LocalQueue) -> Verdict {
-        if queue.settings().mode == Mode::PassAll {
+        if queue.mode() == Mode::PassAll {
             return self.forward(visit, Some((queue, Decision::Open)), None);
         }
         if queue.fails_open() {
@@ -433,6 +434,14 @@ impl Gate {
             &text,
             https,
         );
+    }
+}
+
+/// The request target as it came.
+fn raw_target(uri: &Uri) -> Cow<'_, str> {
+    match (uri.scheme(), uri.authority(), uri.path_and_query()) {
+        (None, None, Some(target)) => Cow::Borrowed(target.as_str()),
+        _ => Cow::Owned(uri.to_string()),
     }
 }
 

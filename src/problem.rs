@@ -16,7 +16,7 @@ pub enum Code {
     Unauthenticated,
     /// The token belongs to somebody else, or was not issued here.
     TokenOwnerNotMatch,
-    /// The token is malformed.
+    /// The token is malformed, or forged where only its form could be told.
     TokenInvalid,
     /// Two valid tokens of one queue contradict each other.
     TokenConflict,
@@ -99,7 +99,7 @@ impl Code {
             Self::TokenOwnerNotMatch => {
                 ("TOKEN_OWNER_NOT_MATCH", S::FORBIDDEN, "This token is not yours")
             }
-            Self::TokenInvalid => ("TOKEN_INVALID", S::BAD_REQUEST, "The token is malformed"),
+            Self::TokenInvalid => ("TOKEN_INVALID", S::BAD_REQUEST, "The token is not valid"),
             Self::TokenConflict => {
                 ("TOKEN_CONFLICT", S::BAD_REQUEST, "Two tokens contradict each other")
             }

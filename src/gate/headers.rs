@@ -70,7 +70,8 @@ pub struct Passage {
 #[derive(Debug)]
 struct Active {
     queue: QueueName,
-    user: String,
+    /// The value of `X-Queue-User`; `None` if it cannot be one, which no sound id does.
+    user: Option<HeaderValue>,
     place: Place,
     until: Timestamp,
     carrier: Carrier,
@@ -106,8 +107,9 @@ impl Passage {
     ) -> Self {
         let user = match owner.filter(|user| user.source() != UserSource::Visitor) {
             Some(user) => utf8_percent_encode(user.id(), IN_HEADER).to_string(),
-            None => format!("anon:{}", claims.owner.to_hex()),
+            None => claims.owner.push_hex(String::from("anon:")),
         };
+        let user = HeaderValue::try_from(user).ok();
         let renewed = (claims.lease_end != Some(until)).then_some(Claims {
             lease_end: Some(until),
             place,
@@ -179,7 +181,7 @@ impl Passage {
         if let Some(active) = &self.active {
             let text = |text: &str| HeaderValue::from_str(text).ok();
             let told = [
-                (QUEUE_USER, text(&active.user)),
+                (QUEUE_USER, active.user.clone()),
                 (QUEUE_NAME, text(active.queue.as_str())),
                 (QUEUE_STATUS, Some(HeaderValue::from_static("ACTIVE"))),
                 (QUEUE_ENTERED_AT, text(active.place.entered.rfc3339().as_str())),

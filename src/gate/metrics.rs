@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -56,7 +57,7 @@ struct Labels {
 pub struct GateMetrics {
     decisions: Arc<Family<Labels, Counter>>,
     /// The counters of each queue by its label, so that counting makes no label.
-    by_queue: Arc<RwLock<HashMap<String, [Counter; DECISIONS]>>>,
+    by_queue: Arc<RwLock<HashMap<String, [Counter; DECISIONS], RandomState>>>,
 }
 
 impl GateMetrics {

@@ -36,7 +36,8 @@ pub struct Caller {
     /// Whether the peer is a trusted proxy.
     pub trusted_peer: bool,
     https: bool,
-    host: Option<String>,
+    /// The target's own, where no header names a host (HTTP/2).
+    authority: Option<String>,
 }
 
 impl Caller {
@@ -49,8 +50,11 @@ impl Caller {
         let all_https = !public_origins.is_empty()
             && public_origins.iter().all(|origin| origin.starts_with("https://"));
         let https = client.https || all_https;
-        let host = client.host.clone().or_else(|| parts.uri.authority().map(ToString::to_string));
-        Self { client, trusted_peer, https, host }
+        let authority = match client.host {
+            Some(_) => None,
+            None => parts.uri.authority().map(ToString::to_string),
+        };
+        Self { client, trusted_peer, https, authority }
     }
 
     /// Whether the client speaks https, by connection, a trusted proxy, or because this site is
@@ -63,7 +67,7 @@ impl Caller {
     /// The host the client asked for.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
-        self.host.as_deref()
+        self.client.host.as_deref().or(self.authority.as_deref())
     }
 
     /// Where the browser says that the request comes from. `allowed` are further origins that may
@@ -92,7 +96,7 @@ impl Caller {
             return public.iter().any(|own| own == origin);
         }
         let scheme = if self.https { "https" } else { "http" };
-        self.host.as_ref().is_some_and(|host| {
+        self.host().is_some_and(|host| {
             origin
                 .split_once("://")
                 .is_some_and(|(of, authority)| of == scheme && authority.eq_ignore_ascii_case(host))

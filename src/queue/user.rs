@@ -113,14 +113,26 @@ impl UserTag {
         hasher.update(&[0]);
         hasher.update(user.id.as_bytes());
         let mut tag = [0; 8];
-        hasher.finalize_xof().fill(&mut tag);
+        tag.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         Self(tag)
     }
 
     /// Sixteen lower-case hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
-        format!("{:016x}", u64::from_be_bytes(self.0))
+        self.push_hex(String::new())
+    }
+
+    /// `text` with the digits of [`UserTag::to_hex`] at its end.
+    #[must_use]
+    pub fn push_hex(self, mut text: String) -> String {
+        text.reserve(16);
+        for byte in self.0 {
+            for digit in [byte >> 4, byte & 0xf] {
+                text.push(char::from_digit(u32::from(digit), 16).unwrap_or_default());
+            }
+        }
+        text
     }
 }
 

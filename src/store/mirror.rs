@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -51,7 +52,7 @@ pub struct Mirror {
     /// Identifies this gateway's heartbeats; random, so that two never share one.
     gateway: u64,
     definitions: Vec<Definition>,
-    queues: ArcSwap<HashMap<QueueName, Arc<LocalQueue>>>,
+    queues: ArcSwap<HashMap<QueueName, Arc<LocalQueue>, RandomState>>,
     /// Serialises additions to `queues`.
     adding: tokio::sync::Mutex<()>,
     store_answers: AtomicBool,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 use crate::clock::Timestamp;
@@ -26,7 +27,7 @@ const MAX_REVOKED: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 struct Known {
-    by_seq: HashMap<u64, Lease>,
+    by_seq: HashMap<u64, Lease, RandomState>,
     /// Numbers that were revoked: they never become active again. The lowest is the oldest.
     revoked: BTreeSet<u64>,
 }

@@ -20,7 +20,7 @@ use crate::queue::command::{
 use crate::queue::definition::Definition;
 use crate::queue::estimate::Estimator;
 use crate::queue::schedule::Phase;
-use crate::queue::settings::{EPOCH_MS, OnStoreFailure, Renew, Settings};
+use crate::queue::settings::{EPOCH_MS, Mode, OnStoreFailure, Renew, Settings};
 use crate::queue::{Place, QueueName, Seq, UserSource, UserTag};
 use crate::token::Claims;
 
@@ -165,6 +165,12 @@ impl LocalQueue {
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.picture.load().settings)
+    }
+
+    /// What the queue does as a whole.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.picture.load().settings.mode
     }
 
     /// The present by the store's clock, as far as it is known.
@@ -381,10 +387,11 @@ impl LocalQueue {
 
     /// An active place this gateway may vouch for.
     fn leased(&self, user: UserTag, seq: Seq, purpose: Purpose) -> Option<Seen> {
-        if !self.vouches() {
+        let here = self.clock.now();
+        if !is_recent(here, self.picture.load().asked, VOUCHES_FOR) {
             return None;
         }
-        let now = self.now();
+        let now = self.now_at(here);
         let lease = self.leases.get(seq.0, user, now, LEASE_MARGIN)?;
         let enough = match purpose {
             Purpose::Poll => true,
@@ -410,7 +417,7 @@ impl LocalQueue {
             }
             match self.answers.get_value_or_guard_async(&key).await {
                 Ok((answered, standing)) => {
-                    if self.is_recent(answered, ANSWER_KEPT) {
+                    if is_recent(self.clock.now(), answered, ANSWER_KEPT) {
                         return Ok(self.seen(standing));
                     }
                     self.answers.remove(&key);
@@ -467,18 +474,6 @@ impl LocalQueue {
         }
     }
 
-    /// Whether the local copy is young enough to vouch for active tokens.
-    fn vouches(&self) -> bool {
-        self.is_recent(self.picture.load().asked, VOUCHES_FOR)
-    }
-
-    /// Whether `at`, by this gateway's clock, is at most `span` ago. What lies in the future was
-    /// not now before the clock was set back: nobody knows how long ago it was.
-    fn is_recent(&self, at: Timestamp, span: Duration) -> bool {
-        let now = self.clock.now();
-        at <= now && now.since(at) <= span
-    }
-
     fn wants_renewal(&self, lease: &Lease, now: Timestamp) -> bool {
         let settings = &self.picture.load().settings;
         settings.renew == Renew::Sliding
@@ -519,4 +514,10 @@ impl LocalQueue {
             self.last_request.store(now, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether `at` is at most `span` before `now`. What lies in the future was seen by a clock that
+/// has been set since.
+fn is_recent(now: Timestamp, at: Timestamp, span: Duration) -> bool {
+    at <= now && now.since(at) <= span
 }
