@@ -110,11 +110,20 @@ pub fn values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item =
 }
 
 fn segments(line: &HeaderValue) -> impl Iterator<Item = &[u8]> {
-    line.as_bytes().split(|byte| *byte == b';')
+    let mut rest = Some(line.as_bytes());
+    std::iter::from_fn(move || {
+        let whole = rest?;
+        let (segment, after) = match memchr::memchr(b';', whole) {
+            Some(at) => (&whole[..at], Some(&whole[at + 1..])),
+            None => (whole, None),
+        };
+        rest = after;
+        Some(segment)
+    })
 }
 
 fn split(segment: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = segment.iter().position(|byte| *byte == b'=')?;
+    let at = memchr::memchr(b'=', segment)?;
     Some((segment[..at].trim_ascii(), segment[at + 1..].trim_ascii()))
 }
 
