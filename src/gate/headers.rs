@@ -241,11 +241,13 @@ pub(super) fn reserve(headers: &mut HeaderMap, carriers: &Carriers) {
     }
 }
 
-fn starts_folded(name: &HeaderName, prefix: &[u8]) -> bool {
+/// Whether a back end could take the beginning of `name` for `prefix`.
+pub(crate) fn starts_folded(name: &HeaderName, prefix: &[u8]) -> bool {
     let name = name.as_str().as_bytes();
     name.len() >= prefix.len() && name.iter().zip(prefix).all(|(a, b)| fold(*a) == fold(*b))
 }
 
-fn folds_into(name: &HeaderName, other: &[u8]) -> bool {
+/// Whether a back end could take `name` for `other`.
+pub(crate) fn folds_into(name: &HeaderName, other: &[u8]) -> bool {
     name.as_str().len() == other.len() && starts_folded(name, other)
 }

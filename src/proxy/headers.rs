@@ -13,6 +13,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::context::Context;
 use crate::gate::HeaderEdits;
+use crate::gate::headers::{folds_into, starts_folded};
 use crate::identity::client_address::Client;
 
 /// Carries the request id in both directions.
@@ -113,11 +114,10 @@ fn remove_claims(request: &mut RequestHeader, trusted: bool) {
         .headers
         .keys()
         .filter(|name| {
-            let folded = fold(name.as_str());
-            let own = OWN.contains(&folded.as_str());
-            let claim = CLAIMS.contains(&folded.as_str()) || folded.starts_with("x-forwarded-");
+            let is = |other: &&str| folds_into(name, other.as_bytes());
+            let claim = CLAIMS.iter().any(&is) || starts_folded(name, b"x-forwarded-");
             // A trusted peer is a proxy: it has no reason for odd spellings.
-            own || claim && (!trusted || folded != name.as_str())
+            OWN.iter().any(is) || claim && (!trusted || !is_plain(name))
         })
         .cloned()
         .collect();
@@ -126,9 +126,9 @@ fn remove_claims(request: &mut RequestHeader, trusted: bool) {
     }
 }
 
-/// A header name as a CGI-like back end would see it: everything but letters and digits alike.
-fn fold(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+/// Whether a header name is spelled with letters, digits and hyphens alone.
+fn is_plain(name: &HeaderName) -> bool {
+    name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// The forwarding headers: who is asking, for which host, over what.
