@@ -22,6 +22,7 @@ use anteroom::clock::{ManualClock, Timestamp};
 use anteroom::config::Config;
 use anteroom::gate::{Entry, Verdict};
 use anteroom::identity::client_address::Connection;
+use anteroom::identity::jwt::{JwtAlgorithm, JwtKey, JwtSettings, JwtVerifier};
 use anteroom::queue::command::{AdmitBy, Purpose};
 use anteroom::queue::definition::Definition;
 use anteroom::queue::line::Line;
@@ -31,6 +32,7 @@ use anteroom::queue::{Place, QueueName, QueueTemplate, Seq, UserSource, UserTag}
 use anteroom::server::Core;
 use anteroom::store::mirror::{LocalQueue, Mirror, Seen};
 use anteroom::token::{Claims, Keyring, TokenKey, UnverifiedToken};
+use jsonwebtoken::{EncodingKey, Header};
 
 use measure::{Case, Run, Time, Walk};
 
@@ -217,6 +219,50 @@ fn gate<'a>(run: Run, runtime: &'a tokio::runtime::Runtime, core: &Core) -> Case
     })
 }
 
+fn index(number: u64) -> usize {
+    usize::try_from(number).expect("it fits into memory")
+}
+
+/// Verifying a JSON Web Token: for the first time, and again within a minute. Not part of the
+/// gate's budget.
+fn jwt(run: Run) -> [Case<'static>; 2] {
+    let secret = [7; 32];
+    let key = JwtKey::from_secret(JwtAlgorithm::HS256, &secret).expect("it is long enough");
+    let verifier = JwtVerifier::new(JwtSettings {
+        keys: vec![key],
+        issuer: None,
+        audience: None,
+        user_claim: "sub".into(),
+        leeway: Duration::ZERO,
+        cookie: None,
+    });
+    let verifier = Arc::new(verifier.expect("the settings hold together"));
+    let again = Arc::clone(&verifier);
+    let signing = EncodingKey::from_secret(&secret).expect("it is a secret");
+    let token = |user: u64| {
+        let claims = serde_json::json!({"sub": user.to_string(), "exp": NOW.as_secs() + 3600});
+        jsonwebtoken::encode(&Header::default(), &claims, &signing).expect("it can be signed")
+    };
+    let known = token(0);
+    let operations = run.size(20_000);
+    // Signed beforehand: enough for every round.
+    let mut tokens: Vec<String> = (1..=measure::ROUNDS as u64 * operations).map(token).collect();
+    let first = Case::new("jwt HS256: verify", None, move || {
+        let round = tokens.split_off(tokens.len().saturating_sub(index(operations)));
+        for token in &round {
+            black_box(verifier.verify(token.as_bytes(), NOW).expect("it is genuine"));
+        }
+        operations
+    });
+    let cached = Case::new("jwt HS256: verify again", None, move || {
+        for _ in 0..operations {
+            black_box(again.verify(known.as_bytes(), NOW).expect("it is genuine"));
+        }
+        operations
+    });
+    [first, cached]
+}
+
 fn core(runtime: &tokio::runtime::Runtime) -> Core {
     runtime.block_on(async {
         let config = Config::parse(CONFIG, "bench", &|_| None).expect("it is valid").0;
@@ -267,6 +313,7 @@ fn main() {
     cases.push(token(run, &queue));
     cases.push(poll(run, &runtime, &local, waiting));
     cases.push(gate(run, &served, &core));
+    cases.extend(jwt(run));
     cases.extend(line(run, 1_000_000));
     measure::run(run, Time::Processor, cases);
 }

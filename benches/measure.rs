@@ -14,7 +14,7 @@ use cpu_time::ThreadTime;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const ROUNDS: usize = 7;
+pub(crate) const ROUNDS: usize = 7;
 const AT_MOST: Duration = Duration::from_secs(60);
 
 /// Whether numbers are wanted, or only that everything runs.
