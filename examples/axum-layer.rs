@@ -56,7 +56,7 @@ async fn checkout(headers: HeaderMap) -> String {
 }
 
 /// The shop with the gate around it.
-fn shop(core: &Core) -> Router {
+pub(crate) fn shop(core: &Core) -> Router {
     let api = any(queue_api).with_state(core.api.clone());
     let behind_the_gate = Router::new()
         .route("/checkout/{*rest}", get(checkout))

@@ -8,6 +8,7 @@ mod api;
 mod attacks;
 mod gate;
 mod identity;
+mod layer;
 mod modes;
 mod pages;
 mod paths;
