@@ -12,14 +12,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing::error;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::proxy::Listen;
 use crate::server::shutdown::handle_signals;
 use crate::server::{BoundGateway, StartError, threads};
 use crate::telemetry;
-
-/// The configuration that `default-config` prints.
-pub const DEFAULT_CONFIG: &str = include_str!("../gateway.toml");
 
 /// A self-hosted virtual waiting room at the edge.
 #[derive(Debug, Parser)]
@@ -62,7 +59,7 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::DefaultConfig => {
-            print!("{DEFAULT_CONFIG}");
+            print!("{}", config::DEFAULT);
             Ok(())
         }
     };

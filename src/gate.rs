@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode, Uri};
+use http::{HeaderMap, Response, Uri};
 
 use crate::clock::Clock;
 use crate::identity::client_address::{Client, Connection, TrustedProxies};
@@ -452,6 +452,3 @@ struct Visit<'a> {
     route: Arc<Route>,
     target: CanonicalTarget,
 }
-
-/// Status of an inline page where a route says nothing: the shop is there, but not for everybody.
-pub const DEFAULT_PAGE_STATUS: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

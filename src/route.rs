@@ -17,5 +17,7 @@ mod target;
 pub use action::{Cors, Gated, ParameterSource, WhenWaiting};
 pub use host::HostPattern;
 pub use path::{PathPattern, PatternError};
-pub use table::{Bypass, Matched, Route, RouteRequest, RouteTable, TableError};
+pub use table::{
+    Bypass, COMPATIBILITY_PATHS, Matched, Route, RouteRequest, RouteTable, TableError,
+};
 pub use target::{CanonicalTarget, TargetError};

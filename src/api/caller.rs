@@ -1,6 +1,5 @@
 //! What every endpoint finds out first: the queue, the caller, the token and whose it is.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -64,12 +63,6 @@ pub(super) enum Asker {
     Nobody,
 }
 
-/// The connection of a request; one that says nothing comes from nobody who is trusted.
-pub(super) fn connection(parts: &Parts) -> Connection {
-    let unknown = Connection { peer: Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), tls: false };
-    parts.extensions.get::<Connection>().copied().unwrap_or(unknown)
-}
-
 /// Who can bring an instance of a template to life by calling. Made-up names must not use up the
 /// instances a template may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,7 +91,7 @@ impl Api {
         let opens = match opening {
             Opening::Anyone => true,
             Opening::TokenHolder => {
-                let caller = self.gate.caller(parts, &connection(parts));
+                let caller = self.gate.caller(parts, &Connection::of(&parts.extensions));
                 matches!(self.gate.presented(parts, &caller, &name), Presented::Token { .. })
             }
             Opening::Nobody => false,
@@ -121,7 +114,7 @@ impl Api {
         parts: &'a Parts,
     ) -> Result<Call<'a>, Early> {
         let queue = self.queue(name, opening, parts).await?;
-        let caller = self.gate.caller(parts, &connection(parts));
+        let caller = self.gate.caller(parts, &Connection::of(&parts.extensions));
         let identities = self.gate.identities(&caller, parts, &queue);
         if identities.rejected.is_some() {
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));

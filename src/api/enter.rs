@@ -9,13 +9,14 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 
 use crate::gate::{Entry, Site};
+use crate::identity::client_address::Connection;
 use crate::problem::{Code, Problem};
 use crate::queue::UserSource;
 use crate::queue::command::Freshness;
 use crate::queue::settings::OnDuplicate;
 
 use super::Api;
-use super::caller::{Asker, Call, Early, Opening, connection, early};
+use super::caller::{Asker, Call, Early, Opening, early};
 
 pub(super) async fn serve(
     State(api): State<Arc<Api>>,
@@ -79,7 +80,7 @@ impl Api {
     /// Where an unsafe call comes from. Calls that a browser makes for another site are refused
     /// before anybody's identity is used.
     pub(super) fn check_site(&self, parts: &Parts) -> Result<Site, Early> {
-        let caller = self.gate.caller(parts, &connection(parts));
+        let caller = self.gate.caller(parts, &Connection::of(&parts.extensions));
         let public = self.gate.public_origins();
         let site = caller.site(&parts.headers, public, &self.settings.cors_origins);
         if site == Site::Foreign {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::admin::Role;
 use crate::gate::answer::see_other;
 use crate::gate::{Entry, Site};
+use crate::identity::client_address::Connection;
 use crate::identity::{Finding, query};
 use crate::page::PageContext;
 use crate::problem::{Code, Problem};
@@ -24,7 +25,7 @@ use crate::route::return_target::ReturnTarget;
 use crate::store::StoreError;
 use crate::store::mirror::{LocalQueue, Seen};
 
-use super::caller::{Early, Opening, connection, early};
+use super::caller::{Early, Opening, early};
 use super::page::pairs;
 use super::{Api, answer};
 
@@ -158,7 +159,7 @@ pub(super) async fn waiting_room(State(api): Shared, request: Request<Body>) -> 
         };
         let mut response = api.gate.page().render(&view, &context);
         if let Some(claims) = claims {
-            let https = api.gate.caller(&parts, &connection(&parts)).https();
+            let https = api.gate.caller(&parts, &Connection::of(&parts.extensions)).https();
             api.gate.add_token_cookie(&mut response, &parts, &queue, &claims, https);
         }
         Ok(response.map(Body::from))
@@ -194,7 +195,7 @@ impl Api {
             return Err(early(Problem::new(Code::Forbidden)));
         }
         // A browser on a trusted machine is not to act for whatever site it shows.
-        let caller = self.gate.caller(parts, &connection(parts));
+        let caller = self.gate.caller(parts, &Connection::of(&parts.extensions));
         let public = self.gate.public_origins();
         let site = caller.site(&parts.headers, public, &self.settings.cors_origins);
         if !parts.method.is_safe() && site == Site::Foreign {
@@ -222,7 +223,7 @@ impl Api {
             .iter()
             .any(|name| parts.headers.contains_key(*name));
         let Some(simple) = &self.settings.simple else { return false };
-        let peer = connection(parts).peer.map(|peer| peer.to_canonical());
+        let peer = Connection::of(&parts.extensions).peer.map(|peer| peer.to_canonical());
         !passed_on && peer.is_some_and(|peer| simple.clients.iter().any(|net| net.contains(&peer)))
     }
 

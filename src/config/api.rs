@@ -3,13 +3,11 @@
 use ipnet::IpNet;
 
 use crate::api::{ApiSettings, SimpleSettings};
+use crate::route::COMPATIBILITY_PATHS;
 
 use super::networks;
 use super::origin;
 use super::raw::{Table, Value};
-
-/// The paths of the compatibility set, behind its prefix.
-const SIMPLE_PATHS: [&str; 5] = ["/rank", "/queue", "/allowed", "/allow", "/waiting-room"];
 
 /// The section with the place that is compared with others later.
 pub(super) struct Api<'a> {
@@ -69,7 +67,7 @@ fn check_apart(at: &Value<'_>, prefix: &str, simple_prefix: &str) {
 
 /// The paths of the compatibility set.
 fn simple_paths(prefix: &str) -> [String; 5] {
-    SIMPLE_PATHS.map(|path| format!("{prefix}{path}"))
+    COMPATIBILITY_PATHS.map(|path| format!("{prefix}{path}"))
 }
 
 /// Whether `path` is `prefix` or lies under it.

@@ -73,7 +73,6 @@ struct Active {
     /// The value of `X-Queue-User`; `None` if it cannot be one, which no sound id does.
     user: Option<HeaderValue>,
     place: Place,
-    until: Timestamp,
     carrier: Carrier,
     /// The token to offer, if a fresher one is useful.
     renewed: Option<Claims>,
@@ -116,7 +115,7 @@ impl Passage {
             ..*claims
         });
         let queue = queue.name().clone();
-        let active = Active { queue, user, place, until, carrier, renewed };
+        let active = Active { queue, user, place, carrier, renewed };
         Self { active: Some(active), ..Self::default() }
     }
 
@@ -215,12 +214,6 @@ impl Passage {
             }
         }
         edits
-    }
-
-    /// When the active time ends, for a passage by an active token.
-    #[must_use]
-    pub fn until(&self) -> Option<Timestamp> {
-        self.active.as_ref().map(|active| active.until)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -61,8 +60,7 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let unknown = Connection { peer: Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), tls: false };
-            let connection = parts.extensions.get::<Connection>().copied().unwrap_or(unknown);
+            let connection = Connection::of(&parts.extensions);
             let forward = match gate.judge(&parts, &connection).await {
                 Verdict::Answer(response) => return Ok(response.map(Full::new).map(Either::Right)),
                 Verdict::Api => {

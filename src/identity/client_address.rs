@@ -7,10 +7,10 @@
 //! none of the `X-Forwarded-*` three: a proxy keeps one dialect up to date, and the other then
 //! comes from the client.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use http::HeaderMap;
 use http::header::{FORWARDED, HOST};
+use http::{Extensions, HeaderMap};
 use ipnet::IpNet;
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
@@ -63,6 +63,18 @@ pub struct Connection {
     pub peer: Option<IpAddr>,
     /// Whether the connection itself is encrypted.
     pub tls: bool,
+}
+
+impl Connection {
+    /// The address of a peer whose own is not known: nobody trusts it.
+    pub const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+    /// The connection that a request's extensions name; one that is not named comes from nobody
+    /// who is trusted.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or(Self { peer: Some(Self::NOBODY), tls: false })
+    }
 }
 
 /// The client's side of a request, as far as trusted parties know it.

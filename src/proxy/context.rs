@@ -1,6 +1,6 @@
 //! What one request carries between phases.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -42,7 +42,7 @@ impl Context {
     pub(super) fn new(ticket: Ticket, level: Level) -> Self {
         Self {
             request_id: fresh_request_id(),
-            connection: Connection { peer: Some(NOBODY), tls: false },
+            connection: Connection { peer: Some(Connection::NOBODY), tls: false },
             trusted: false,
             outcome: Outcome::Failed,
             forward: None,
@@ -54,9 +54,6 @@ impl Context {
         }
     }
 }
-
-/// A peer that nobody trusts, where the real one is not known (yet).
-pub(super) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A new request id: a `UUIDv7`, so that ids sort by time in logs.
 pub(super) fn fresh_request_id() -> HeaderValue {

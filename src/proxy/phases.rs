@@ -15,7 +15,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 use tracing::{debug, error, warn};
 
-use super::context::{Context, NOBODY};
+use super::context::Context;
 use super::metrics::{Fault, Outcome, StatusClass};
 use super::{Api, Gateway, Judge, guard, headers, reply};
 use crate::identity::client_address::Connection;
@@ -289,7 +289,7 @@ fn connection(session: &Session) -> Connection {
     let peer = match session.client_addr() {
         Some(SocketAddr::Inet(peer)) => Some(peer.ip().to_canonical()),
         _ if local_is_unix => None,
-        _ => Some(NOBODY),
+        _ => Some(Connection::NOBODY),
     };
     let tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
     Connection { peer, tls }

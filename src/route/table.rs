@@ -25,7 +25,8 @@ use super::target::{CanonicalTarget, TargetError};
 use crate::queue::QueueTemplate;
 
 /// What is answered under the prefix of the compatibility set.
-const COMPATIBILITY_PATHS: [&str; 5] = ["/rank", "/queue", "/allowed", "/allow", "/waiting-room"];
+pub const COMPATIBILITY_PATHS: [&str; 5] =
+    ["/rank", "/queue", "/allowed", "/allow", "/waiting-room"];
 
 /// One `[[route]]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
