@@ -21,8 +21,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::queue::command::{
-    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
-    Synced, Versioned, Versions,
+    AdmitBy, Admitted, Configured, Entered, Evidence, Heartbeat, HeldLease, Left, Origin, Purpose,
+    Reaped, Rebuilt, Recollection, Sighting, Standing, Synced, Versioned, Versions,
 };
 use crate::queue::settings::Settings;
 use crate::queue::{QueueName, Seq, UserTag};
@@ -48,6 +48,10 @@ pub enum StoreError {
     /// The store has no such queue. It was never configured there, or the store lost its data.
     #[error("the store does not know queue `{0}`")]
     UnknownQueue(QueueName),
+    /// The queue lies on a server it has not been fenced on, whose last moments may be missing.
+    /// Nothing changed: [`QueueStore::fence`] comes first.
+    #[error("queue `{0}` lies on a new server of the store and has to be fenced first")]
+    NeedsFence(QueueName),
     /// The store could not be reached or refused. Nothing changed.
     #[error("the store is not available")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -134,6 +138,42 @@ pub trait QueueStore: Send + Sync + fmt::Debug {
     /// that is over may be answered as [`Gone::Unknown`](crate::queue::command::Gone::Unknown)
     /// instead of how it ended.
     async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError>;
+
+    /// Moves the line past what has been `seen` of it, so that no number is given twice. On a
+    /// server that is new to the queue the tail also jumps by
+    /// [`GAP`](crate::queue::line::GAP), and nobody is admitted for
+    /// [`RESTORE_TIME`](crate::queue::line::RESTORE_TIME).
+    async fn fence(&self, queue: &QueueName, seen: &Sighting) -> Result<Versioned<()>, StoreError>;
+
+    /// Gives `user` a lost place back, for which a genuine token is the evidence, and answers where
+    /// it stands. A number beyond the tail is [`Gone::Lost`](crate::queue::command::Gone::Lost): it
+    /// takes a fence first. The lower of two places of a user counts, but an active one stays; no
+    /// lease is brought back beyond capacity, except while nobody is admitted.
+    async fn revive(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        evidence: &Evidence,
+    ) -> Result<Versioned<Standing>, StoreError>;
+
+    /// Brings back leases that a lost server knew, while nobody is admitted after a fence. At most
+    /// 1 000 a call. Answers how many are active by this.
+    async fn restore(
+        &self,
+        queue: &QueueName,
+        leases: &[HeldLease],
+    ) -> Result<Versioned<u64>, StoreError>;
+
+    /// Makes a line that the store has lost again, with these settings. Only if the store has no
+    /// such queue, one of an earlier incarnation, or one that it made a moment ago not knowing of
+    /// this one.
+    async fn rebuild(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+        from: &Recollection,
+    ) -> Result<Rebuilt, StoreError>;
 }
 
 /// A store that any part of the gateway may hold.

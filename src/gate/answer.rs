@@ -80,7 +80,7 @@ pub fn refusal(prefix: &str, view: &View) -> Problem {
 #[must_use]
 pub const fn code_of(gone: Gone) -> Code {
     match gone {
-        Gone::Unknown | Gone::Expired | Gone::Missed => Code::QueueTokenNotAvailable,
+        Gone::Unknown | Gone::Expired | Gone::Missed | Gone::Lost => Code::QueueTokenNotAvailable,
         Gone::Closed => Code::QueueClosed,
     }
 }

@@ -77,6 +77,7 @@ impl Gate {
             Entered::NotOpen { opens_at } => {
                 return Ok(Entry::Refused(Status::NotOpen { opens_at }));
             }
+            Entered::Rebuilding => return Err(StoreError::away()),
             Entered::Closed => return Ok(Entry::Refused(Status::Closed)),
             Entered::Full => return Ok(Entry::Refused(Status::Full)),
         };

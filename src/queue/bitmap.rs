@@ -16,6 +16,24 @@ const fn tail_mask(from: u64) -> u64 {
 }
 
 impl Bitmap {
+    /// A bitmap with `bytes` from bit `at` on, a multiple of 8, and zeros before.
+    pub(crate) fn of_bytes(at: u64, bytes: &[u8]) -> Self {
+        let mut bitmap = Self::default();
+        for (bit, byte) in (at..).step_by(8).zip(bytes) {
+            let index = usize::try_from(bit / 64).unwrap_or(usize::MAX);
+            if index >= bitmap.words.len() {
+                bitmap.words.resize(index + 1, 0);
+            }
+            bitmap.words[index] |= u64::from(*byte) << (56 - bit % 64);
+        }
+        bitmap
+    }
+
+    /// One bit.
+    pub(crate) fn get(&self, at: u64) -> bool {
+        self.word(at / 64) & (TOP >> (at % 64)) != 0
+    }
+
     /// Sets a bit and returns what it was.
     pub(crate) fn set(&mut self, at: u64, value: bool) -> bool {
         let index = usize::try_from(at / 64).unwrap_or(usize::MAX);
@@ -86,6 +104,11 @@ mod tests {
                 let old = std::mem::replace(&mut model[usize::try_from(at).unwrap()], value);
                 prop_assert_eq!(bitmap.set(at, value), old);
             }
+            for (at, bit) in (0u64..1500).zip(&model) {
+                prop_assert_eq!(bitmap.get(at), *bit);
+            }
+            let copy = Bitmap::of_bytes(64, &bitmap.bytes(64, 1400));
+            prop_assert!((64..1400).all(|at| copy.get(at) == bitmap.get(at)));
             let zero = (from..1500).find(|at| !model[usize::try_from(*at).unwrap()]).unwrap();
             prop_assert_eq!(bitmap.next_zero(from), zero);
             let bytes = bitmap.bytes(from - from % 8, 1000);

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::clock::Timestamp;
 
-use super::Place;
 use super::settings::Settings;
+use super::{Place, UserTag};
 
 /// Versions of one queue's parts. Each only grows within an incarnation; 0 means "never seen".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +73,8 @@ pub enum Entered {
     },
     /// The queue is closed for good.
     Closed,
+    /// The line is being rebuilt from its holders' tokens: newcomers come after them.
+    Rebuilding,
     /// `max_waiting` users wait already, or the numbers are used up.
     Full,
 }
@@ -117,6 +119,8 @@ pub enum Gone {
     Missed,
     /// The queue closed before its turn came.
     Closed,
+    /// The store may have lost this place: a genuine token brings it back.
+    Lost,
 }
 
 /// Whether leaving found anything to end.
@@ -173,6 +177,96 @@ pub enum Reaped {
     Incomplete,
 }
 
+/// The furthest that anybody has seen a line go. A store that has lost its last moments is
+/// behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sighting {
+    /// The next number to be called; 0 = not known.
+    pub head: u64,
+    /// The last number given; 0 = not known.
+    pub tail: u64,
+    /// When the newest token was issued.
+    pub issued: Timestamp,
+}
+
+/// Whether the server that holds a queue is the one it was fenced on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Server {
+    /// It is.
+    Same,
+    /// It is another one, or the same after a restart: its last moments may be missing.
+    New,
+}
+
+/// What a genuine token proves about a place, whatever the store remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Evidence {
+    /// The place.
+    pub place: Place,
+    /// When the token was issued.
+    pub issued: Timestamp,
+    /// The lease it proves.
+    pub lease: Option<ProvenLease>,
+}
+
+/// A lease as a token proves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProvenLease {
+    /// When it ends.
+    pub until: Timestamp,
+    /// Whether the place has been used.
+    pub claimed: bool,
+}
+
+/// An active place that a gateway has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldLease {
+    /// Whose it is.
+    pub owner: UserTag,
+    /// The place.
+    pub place: Place,
+    /// Until when.
+    pub lease: ProvenLease,
+}
+
+/// What is left of a line that its store has lost.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Recollection {
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// The furthest it was seen to go.
+    pub sighting: Sighting,
+    /// A gateway's copy of it. Without one it is rebuilt from its holders' tokens.
+    pub copy: Option<LineCopy>,
+}
+
+/// A gateway's copy of a line.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LineCopy {
+    /// Gone bits as in [`Synced::gone`], from the head of the sighting to its tail.
+    pub gone: Vec<u8>,
+    /// Numbers in the late lane.
+    pub late: BTreeSet<u64>,
+    /// Users ever admitted.
+    pub admitted: u64,
+    /// Versions, so that no other copy takes the rebuilt line for one it knows.
+    pub versions: Versions,
+    /// Where the head stood in the last seconds: (second, head), both ascending. Who was passed
+    /// since then may still come to the late lane.
+    pub passed: Vec<(u64, u64)>,
+}
+
+/// What came of an attempt to rebuild a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rebuilt {
+    /// The line is there again.
+    Done,
+    /// The store has this incarnation.
+    Known,
+    /// The store knows that this incarnation is over, or its own line is too old to give way.
+    Refused,
+}
+
 /// Who sets settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
@@ -222,4 +316,22 @@ pub struct Synced {
     pub settings: Option<Settings>,
     /// Numbers revoked and not yet past their end.
     pub revoked: Option<BTreeSet<u64>>,
+    /// What may have been lost, and what is done about it.
+    pub recovery: RecoveryState,
+}
+
+/// What a store may have lost of a line, and what is done about it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryState {
+    /// How often the line moved to a new server. Whoever sees it grow says what it knows.
+    pub fences: u64,
+    /// Ranges of numbers, both ends included, ascending, that may have been given without this
+    /// store knowing to whom.
+    pub lost: Vec<(u64, u64)>,
+    /// Whether the line is being rebuilt from its holders' tokens.
+    pub rebuilding: bool,
+    /// First tokens issued before this moment bring nothing back.
+    pub issued_floor: Timestamp,
+    /// Until when nobody is admitted, so that lost leases can be brought back first.
+    pub admit_after: Timestamp,
 }

@@ -8,7 +8,9 @@
 //! `live` counts the zero bits from `head` to `tail`; numbers are called in ascending order, late
 //! ones apart, each at most once unless it goes through the late lane, which it may do once;
 //! never more than `capacity` entries are active; one live place per user; `head` and `tail` never
-//! go back.
+//! go back. What happens after a store has lost something is in [`recovery`].
+
+mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -26,6 +28,9 @@ use super::marks::Marks;
 use super::schedule::Phase;
 use super::settings::{EPOCH_MS, Mode, Renew, Settings};
 use super::{Place, Seq, UserTag};
+
+use recovery::Recovery;
+pub use recovery::{GAP, REBUILD_EPOCHS, REBUILD_MAX_EPOCHS, RESTORE_TIME};
 
 /// How many numbers may lie between head and tail for each user who may wait: whoever enters and
 /// falls silent no longer waits, but is remembered until the head passes.
@@ -83,6 +88,7 @@ pub struct Line {
     judged_epoch: u64,
     versions: Versions,
     admitted: u64,
+    recovery: Recovery,
 }
 
 impl Line {
@@ -119,6 +125,7 @@ impl Line {
             judged_epoch: 0,
             versions: Versions { all: 1, gone: 1, late: 1, settings: 1, revoked: 1 },
             admitted: 0,
+            recovery: Recovery::of_new(now),
         }
     }
 
@@ -160,6 +167,9 @@ impl Line {
             Phase::Closed => return Entered::Closed,
             Phase::Open => {}
         }
+        if self.recovery.rebuilding.is_some() {
+            return Entered::Rebuilding;
+        }
         if let Some(entry) = self.users.get(&user).copied() {
             match self.standing_of(user, entry, Purpose::Poll, now) {
                 Standing::Waiting(place) => return Entered::Waiting(place, Freshness::Known),
@@ -168,7 +178,7 @@ impl Line {
                     return Entered::Active { place, until, claimed, freshness: Freshness::Known };
                 }
                 // The index remembers a place that is over: a new one takes its stead.
-                Standing::Gone(_) => {}
+                Standing::Gone(_) => self.bury(entry.place.seq.0),
             }
         }
         if self.tail >= Seq::MAX.0 {
@@ -189,7 +199,7 @@ impl Line {
             return Entered::Active { place, until, claimed: false, freshness: Freshness::New };
         }
         let waiting = self.live + self.late.len() as u64;
-        let uncalled = self.tail + 1 - self.head;
+        let uncalled = self.tail + 1 - self.head - self.recovery.lost_from(self.head);
         let max = self.settings.max_waiting;
         if waiting >= max || uncalled >= max * UNCALLED_PER_WAITING {
             return Entered::Full;
@@ -204,6 +214,7 @@ impl Line {
     /// Only when nobody waits may a newcomer go in at once.
     fn fast_track_is_open(&mut self, now: Timestamp) -> bool {
         self.settings.mode == Mode::Auto
+            && now >= self.recovery.admit_after
             && self.live == 0
             && self.late.is_empty()
             && self.bucket.available(now) >= 1
@@ -223,6 +234,7 @@ impl Line {
         let entry = self.users.get(&user).copied();
         let standing = match entry.filter(|entry| seq.is_none_or(|seq| entry.place.seq == seq)) {
             Some(entry) => self.standing_of(user, entry, purpose, now),
+            None if seq.is_some_and(|seq| self.may_be_lost(seq.0)) => Standing::Gone(Gone::Lost),
             None => Standing::Gone(Gone::Unknown),
         };
         if self.versions != before {
@@ -303,33 +315,43 @@ impl Line {
     pub fn leave(&mut self, user: UserTag, seq: Option<Seq>, now: Timestamp) -> Versioned<Left> {
         let now = self.advance(now);
         let entry = self.users.get(&user).copied();
-        let Some(entry) = entry.filter(|entry| seq.is_none_or(|seq| entry.place.seq == seq)) else {
-            return self.answer(Left::Nothing, now);
-        };
-        self.users.remove(&user);
-        let seq = entry.place.seq.0;
-        let mut gave = Left::Nothing;
-        if seq >= self.head {
-            gave = Left::Gave;
-            if !self.gone.set(seq - self.base, true) {
-                self.live -= 1;
-                self.versions.gone += 1;
-                self.versions.all += 1;
+        let seq = match (entry, seq) {
+            (Some(entry), _) if seq.is_none_or(|seq| entry.place.seq == seq) => {
+                self.users.remove(&user);
+                entry.place.seq.0
             }
-        } else if self.late.remove(&seq) {
-            gave = Left::Gave;
-            self.versions.late += 1;
-            self.versions.all += 1;
-        } else if self.active.get(&seq).is_some_and(|until| *until > now) {
-            gave = Left::Gave;
-            let until = self.active[&seq].min(now.plus(REVOCATION_DELAY));
-            self.set_lease(seq, until);
+            // The store has lost the entry, but leaving is final all the same.
+            (_, Some(seq)) if seq.0 <= self.tail && self.may_be_lost(seq.0) => seq.0,
+            _ => return self.answer(Left::Nothing, now),
+        };
+        let before = self.versions;
+        let mut gave = Left::Gave;
+        if let Some(until) = self.active.get(&seq).copied().filter(|until| *until > now) {
+            self.set_lease(seq, until.min(now.plus(REVOCATION_DELAY)));
             self.forget_old_revocations(now);
             self.revoked.insert(seq, now.plus(REVOCATION_KEPT));
             self.versions.revoked += 1;
+        } else if seq < self.head && !self.late.contains(&seq) {
+            gave = Left::Nothing;
+        }
+        self.take_out(seq);
+        self.bury(seq);
+        if self.versions != before {
             self.versions.all += 1;
         }
         self.answer(gave, now)
+    }
+
+    /// Takes a number out of the line and the late lane, wherever it is.
+    fn take_out(&mut self, seq: u64) {
+        if seq >= self.head {
+            if !self.gone.set(seq - self.base, true) {
+                self.live -= 1;
+                self.versions.gone += 1;
+            }
+        } else if self.late.remove(&seq) {
+            self.versions.late += 1;
+        }
     }
 
     /// Admits up to `max`; see [`QueueStore::admit`](crate::store::QueueStore::admit).
@@ -379,7 +401,8 @@ impl Line {
             Mode::Paused => by == AdmitBy::Operator,
             Mode::PassAll | Mode::Closed => false,
         };
-        if !moving || self.settings.phase(now) != Phase::Open {
+        let paused = now < self.recovery.admit_after;
+        if !moving || paused || self.settings.phase(now) != Phase::Open {
             return 0;
         }
         let pace = match by {
@@ -404,10 +427,10 @@ impl Line {
     pub fn reap(&mut self, now: Timestamp) -> Reaped {
         let now = self.advance(now);
         let current = now.as_millis() / EPOCH_MS;
-        let silent = self.settings.silent_epochs();
         if self.judged_epoch >= current {
             return Reaped::Already;
         }
+        let Some(silent) = self.epochs_to_judge(current, now) else { return Reaped::Incomplete };
         self.heartbeats.forget_before(current.saturating_sub(silent + 1));
         if !self.heartbeats.complete(current, silent) {
             return Reaped::Incomplete;
@@ -430,6 +453,7 @@ impl Line {
             self.versions.gone += 1;
             self.versions.all += 1;
         }
+        self.end_rebuilding(now);
         Reaped::Absent(absent)
     }
 
@@ -459,6 +483,7 @@ impl Line {
             settings: (known.settings != ours.settings).then(|| self.settings.clone()),
             revoked: (known.revoked != ours.revoked)
                 .then(|| self.revoked.keys().copied().collect()),
+            recovery: self.recovery.state(),
         }
     }
 
@@ -470,6 +495,7 @@ impl Line {
             self.gone.drop_front(base - self.base);
             self.base = base;
         }
+        self.close_lost_ranges(now);
         let meant = self.live + self.late.len() as u64 + self.active_count(now);
         if self.users.len() as u64 > 2 * meant + 1024 {
             self.sweep(now);
@@ -480,12 +506,14 @@ impl Line {
     fn sweep(&mut self, now: Timestamp) {
         let (head, grace) = (self.head, self.settings.late_grace);
         let (late, active, marks) = (&self.late, &self.active, &self.marks);
+        let recovery = &self.recovery;
         self.users.retain(|_, entry| {
             let seq = entry.place.seq.0;
             let may_come_late = entry.claimed.is_none()
                 && !entry.was_late
                 && marks.passed_in_grace(seq, now, grace);
             seq >= head
+                || recovery.is_lost(seq)
                 || late.contains(&seq)
                 || active.get(&seq).is_some_and(|until| *until > now)
                 || may_come_late

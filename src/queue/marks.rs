@@ -21,6 +21,24 @@ fn in_grace(second: u64, now: Timestamp, grace: Duration) -> bool {
 }
 
 impl Marks {
+    /// Marks taken elsewhere: (second, head), both ascending; what is not in order is left out.
+    /// Numbers below `forgotten` were passed before the first.
+    pub(crate) fn of(passed: &[(u64, u64)], forgotten: u64) -> Self {
+        let mut marks = Self { marks: VecDeque::new(), forgotten };
+        for (second, head) in passed.iter().copied() {
+            if marks.marks.back().is_none_or(|(last, at)| *last < second && *at <= head) {
+                marks.marks.push_back((second, head));
+            }
+        }
+        marks
+    }
+
+    /// Nobody whom the head has passed up to now has any grace.
+    pub(crate) fn forget(&mut self, head: u64) {
+        self.marks.clear();
+        self.forgotten = self.forgotten.max(head);
+    }
+
     /// The head moved on to `head` at `now`.
     pub(crate) fn record(&mut self, head: u64, now: Timestamp, grace: Duration) {
         while let Some((second, old)) = self.marks.front().copied() {

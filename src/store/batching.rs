@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::queue::command::{
-    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
-    Synced, Versioned, Versions,
+    AdmitBy, Admitted, Configured, Entered, Evidence, Heartbeat, HeldLease, Left, Origin, Purpose,
+    Reaped, Rebuilt, Recollection, Sighting, Standing, Synced, Versioned, Versions,
 };
 use crate::queue::settings::Settings;
 use crate::queue::{QueueName, Seq, UserTag};
@@ -130,6 +130,7 @@ struct Shared(Arc<StoreError>);
 fn copy_of(error: &Arc<StoreError>) -> StoreError {
     match &**error {
         StoreError::UnknownQueue(queue) => StoreError::UnknownQueue(queue.clone()),
+        StoreError::NeedsFence(queue) => StoreError::NeedsFence(queue.clone()),
         StoreError::Corrupt(what) => StoreError::Corrupt(what.clone()),
         StoreError::Unavailable(_) => StoreError::Unavailable(Box::new(Shared(Arc::clone(error)))),
         StoreError::Indeterminate(_) => {
@@ -224,5 +225,36 @@ impl QueueStore for Batching {
 
     async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError> {
         self.inner.compact(queue, keep).await
+    }
+
+    async fn fence(&self, queue: &QueueName, seen: &Sighting) -> Result<Versioned<()>, StoreError> {
+        self.inner.fence(queue, seen).await
+    }
+
+    async fn revive(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        evidence: &Evidence,
+    ) -> Result<Versioned<Standing>, StoreError> {
+        self.inner.revive(queue, user, evidence).await
+    }
+
+    async fn restore(
+        &self,
+        queue: &QueueName,
+        leases: &[HeldLease],
+    ) -> Result<Versioned<u64>, StoreError> {
+        self.inner.restore(queue, leases).await
+    }
+
+    async fn rebuild(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+        from: &Recollection,
+    ) -> Result<Rebuilt, StoreError> {
+        self.inner.rebuild(queue, settings, origin, from).await
     }
 }

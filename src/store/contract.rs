@@ -14,6 +14,7 @@
 
 mod cases;
 mod random;
+mod recovery;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,10 +24,11 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Timestamp};
 use crate::queue::command::{
-    AdmitBy, Admitted, Configured, Entered, Freshness, Heartbeat, Left, Origin, Purpose, Reaped,
-    Standing, Synced, Versioned, Versions,
+    AdmitBy, Admitted, Configured, Entered, Evidence, Freshness, Heartbeat, HeldLease, Left,
+    Origin, Purpose, Reaped, Rebuilt, Recollection, Server, Sighting, Standing, Synced, Versioned,
+    Versions,
 };
-use crate::queue::line::Line;
+use crate::queue::line::{GAP, Line};
 use crate::queue::settings::{EPOCH_MS, Settings};
 use crate::queue::snapshot::Ranks;
 use crate::queue::{QueueName, Seq, UserTag};
@@ -35,6 +37,7 @@ use super::{SharedStore, StoreError};
 
 pub use cases::*;
 pub use random::random_commands_get_the_answers_of_the_line;
+pub use recovery::*;
 
 /// Where stores under test come from. One fixture serves one case.
 pub trait Fixture {
@@ -242,6 +245,35 @@ impl Pair {
         self.same(&format!("compact {keep}"), got, &());
     }
 
+    /// A fence on the server that has the queue already.
+    async fn fence(&mut self, seen: Sighting) {
+        let got = self.store.fence(&self.queue, &seen).await;
+        let expected = self.line.fence(&seen, Server::Same, GAP, self.now());
+        self.valued(&format!("fence {seen:?}"), got, &expected);
+    }
+
+    async fn revive(&mut self, number: u64, evidence: Evidence) -> Standing {
+        let got = self.store.revive(&self.queue, user(number), &evidence).await;
+        let expected = self.line.revive(user(number), &evidence, self.now());
+        self.valued(&format!("revive {number} {evidence:?}"), got, &expected)
+    }
+
+    async fn restore(&mut self, leases: &[HeldLease]) -> u64 {
+        let got = self.store.restore(&self.queue, leases).await;
+        let expected = self.line.restore(leases, self.now());
+        self.valued(&format!("restore {leases:?}"), got, &expected)
+    }
+
+    async fn rebuild(&mut self, settings: &Settings, from: &Recollection) -> Rebuilt {
+        let got = self.store.rebuild(&self.queue, settings, Origin::File(1), from).await;
+        let expected = self.line.compare(from, self.now());
+        if expected == Rebuilt::Done {
+            self.line = Line::rebuilt(settings.clone(), Some(1), from, GAP, self.now());
+            self.known = Versions::default();
+        }
+        self.same(&format!("rebuild {from:?}"), got, &expected)
+    }
+
     /// What changed since the last look, and the whole picture.
     async fn synced(&mut self) -> Synced {
         let known = std::mem::take(&mut self.known);
@@ -252,13 +284,24 @@ impl Pair {
         let expected = self.line.sync(Versions::default(), self.now());
         let synced = self.same("sync", got, &expected);
         let ranks = ranks(&synced);
-        let line: Vec<_> = (synced.head..=synced.tail).filter(|seq| !ranks.is_gone(*seq)).collect();
+        let line = present(&synced);
         assert_eq!(line.len() as u64, synced.live, "{}", self.log.join("\n  "));
         let ours: Vec<_> = line.iter().map(|seq| ranks.rank(*seq)).collect();
         let counted: Vec<_> = (1..=synced.live).map(Some).collect();
         assert_eq!(ours, counted, "{}", self.log.join("\n  "));
         synced
     }
+}
+
+/// The numbers that wait.
+fn present(synced: &Synced) -> Vec<u64> {
+    let gone = synced.gone.as_deref().unwrap_or_default();
+    let first = synced.head - synced.head % 8;
+    let bytes = (first..).step_by(8).zip(gone).filter(|(_, byte)| **byte != 0xff);
+    bytes
+        .flat_map(|(at, byte)| (at..at + 8).filter(move |seq| byte << (seq - at) & 0x80 == 0))
+        .filter(|seq| (synced.head..=synced.tail).contains(seq))
+        .collect()
 }
 
 fn ranks(synced: &Synced) -> Ranks {
@@ -332,6 +375,17 @@ macro_rules! store_contract {
                 an_unknown_queue_is_unknown_to_every_command
                 two_proposals_of_a_secret_end_in_one
                 queues_do_not_touch_each_other
+                a_number_seen_beyond_the_tail_is_never_given_again
+                a_lost_place_comes_back_with_its_token
+                of_two_places_of_a_user_the_lower_counts
+                what_ended_in_a_lost_range_stays_over
+                leases_come_back_while_nobody_is_admitted
+                a_lease_brought_back_late_keeps_to_capacity
+                a_head_seen_elsewhere_passes_those_before_it
+                a_lost_line_is_rebuilt_from_a_copy
+                a_lost_line_is_rebuilt_from_its_holders_tokens
+                a_line_gives_way_only_to_one_its_store_never_heard_of
+                lost_ranges_are_forgotten_when_nobody_can_return
                 random_commands_get_the_answers_of_the_line
             }
         }

@@ -10,10 +10,10 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
 use crate::queue::command::{
-    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
-    Synced, Versioned, Versions,
+    AdmitBy, Admitted, Configured, Entered, Evidence, Heartbeat, HeldLease, Left, Origin, Purpose,
+    Reaped, Rebuilt, Recollection, Server, Sighting, Standing, Synced, Versioned, Versions,
 };
-use crate::queue::line::Line;
+use crate::queue::line::{GAP, Line};
 use crate::queue::settings::Settings;
 use crate::queue::{QueueName, Seq, UserTag};
 
@@ -67,13 +67,9 @@ impl QueueStore for Embedded {
         if let Some(line) = lines.get(queue) {
             return Ok(line.lock().configure(settings, &origin, now));
         }
-        let text_hash = match origin {
-            Origin::File(hash) => Some(hash),
-            Origin::Operator => None,
-        };
         // Nothing outlives the process, so the start time is greater than any earlier incarnation.
         let incarnation = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
-        let line = Line::new(incarnation, settings.clone(), text_hash, now);
+        let line = Line::new(incarnation, settings.clone(), text_hash(&origin), now);
         lines.insert(queue.clone(), Arc::new(Mutex::new(line)));
         Ok(Configured::Created)
     }
@@ -128,5 +124,51 @@ impl QueueStore for Embedded {
 
     async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError> {
         self.with(queue, |line| line.compact(keep, self.clock.now()))
+    }
+
+    async fn fence(&self, queue: &QueueName, seen: &Sighting) -> Result<Versioned<()>, StoreError> {
+        self.with(queue, |line| line.fence(seen, Server::Same, GAP, self.clock.now()))
+    }
+
+    async fn revive(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        evidence: &Evidence,
+    ) -> Result<Versioned<Standing>, StoreError> {
+        self.with(queue, |line| line.revive(user, evidence, self.clock.now()))
+    }
+
+    async fn restore(
+        &self,
+        queue: &QueueName,
+        leases: &[HeldLease],
+    ) -> Result<Versioned<u64>, StoreError> {
+        self.with(queue, |line| line.restore(leases, self.clock.now()))
+    }
+
+    async fn rebuild(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+        from: &Recollection,
+    ) -> Result<Rebuilt, StoreError> {
+        let now = self.clock.now();
+        let mut lines = self.lines.write();
+        let compared =
+            lines.get(queue).map_or(Rebuilt::Done, |line| line.lock().compare(from, now));
+        if compared == Rebuilt::Done {
+            let line = Line::rebuilt(settings.clone(), text_hash(&origin), from, GAP, now);
+            lines.insert(queue.clone(), Arc::new(Mutex::new(line)));
+        }
+        Ok(compared)
+    }
+}
+
+const fn text_hash(origin: &Origin) -> Option<u64> {
+    match origin {
+        Origin::File(hash) => Some(*hash),
+        Origin::Operator => None,
     }
 }

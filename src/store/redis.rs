@@ -10,6 +10,7 @@ mod keys;
 mod reply;
 mod scripts;
 
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,9 +20,10 @@ use redis::Value;
 use crate::clock::Clock;
 use crate::clock::Timestamp;
 use crate::queue::command::{
-    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
-    Synced, Versioned, Versions,
+    AdmitBy, Admitted, Configured, Entered, Evidence, Heartbeat, HeldLease, Left, LineCopy, Origin,
+    Purpose, Reaped, Rebuilt, Recollection, Sighting, Standing, Synced, Versioned, Versions,
 };
+use crate::queue::line::GAP;
 use crate::queue::settings::{Rate, Renew, Settings};
 use crate::queue::{QueueName, Seq, UserTag};
 
@@ -97,7 +99,7 @@ fn optional(seq: Option<Seq>) -> String {
     seq.map(|seq| seq.to_string()).unwrap_or_default()
 }
 
-fn unexpected(value: &Value) -> StoreError {
+fn unexpected(value: &impl fmt::Debug) -> StoreError {
     StoreError::Corrupt(format!("an answer of another version: {value:?}"))
 }
 
@@ -121,6 +123,20 @@ impl Redis {
     #[expect(clippy::unused_self, reason = "tests have a clock here")]
     const fn test_time(&self) -> String {
         String::new()
+    }
+
+    /// What `create.lua` takes.
+    fn declaration(&self, settings: &Settings, origin: &Origin) -> Result<Vec<String>, StoreError> {
+        let json = serde_json::to_string(settings)
+            .map_err(|error| StoreError::Corrupt(format!("settings: {error}")))?;
+        let hash = match origin {
+            Origin::File(hash) => hash.to_string(),
+            Origin::Operator => String::new(),
+        };
+        let for_tests = if self.test_time().is_empty() { "" } else { "1" };
+        let mut args = vec![for_tests.to_owned(), hash, json];
+        args.extend(fields(settings));
+        Ok(args)
     }
 
     /// Runs a script on `queue` with more keys after the queue's own.
@@ -174,16 +190,8 @@ impl QueueStore for Redis {
         settings: &Settings,
         origin: Origin,
     ) -> Result<Configured, StoreError> {
-        let json = serde_json::to_string(settings)
-            .map_err(|error| StoreError::Corrupt(format!("settings: {error}")))?;
-        let hash = match origin {
-            Origin::File(hash) => hash.to_string(),
-            Origin::Operator => String::new(),
-        };
-        let for_tests = if self.test_time().is_empty() { "" } else { "1" };
-        let fields = fields(settings);
-        let mut args = vec![for_tests.as_bytes(), hash.as_bytes(), json.as_bytes()];
-        args.extend(fields.iter().map(String::as_bytes));
+        let args = self.declaration(settings, &origin)?;
+        let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
         let incarnation = [self.keys.incarnation(queue)];
         match self.run_with(&scripts::CONFIGURE, queue, incarnation, &args).await? {
             Value::Int(0) => Ok(Configured::Kept),
@@ -263,8 +271,9 @@ impl QueueStore for Redis {
         let more = [bits, gateways, scratch];
         match self.run_with(&scripts::HEARTBEAT, queue, more, &args).await? {
             Value::Int(1) => Ok(()),
-            Value::Nil => Err(StoreError::UnknownQueue(queue.clone())),
-            other => Err(unexpected(&other)),
+            other => {
+                Err(Reply::of(other, queue).map_or_else(|error| error, |reply| unexpected(&reply)))
+            }
         }
     }
 
@@ -302,10 +311,107 @@ impl QueueStore for Redis {
         let keep = keep.to_string();
         match self.run_with(&scripts::COMPACT, queue, [], &[keep.as_bytes()]).await? {
             Value::Int(1) => Ok(()),
-            Value::Nil => Err(StoreError::UnknownQueue(queue.clone())),
+            other => {
+                Err(Reply::of(other, queue).map_or_else(|error| error, |reply| unexpected(&reply)))
+            }
+        }
+    }
+
+    async fn fence(&self, queue: &QueueName, seen: &Sighting) -> Result<Versioned<()>, StoreError> {
+        let args =
+            [seen.head, seen.tail, seen.issued.as_millis(), GAP].map(|number| number.to_string());
+        let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
+        self.ask(&scripts::FENCE, queue, &args).await?.versioned(|_| Ok(()))
+    }
+
+    async fn revive(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        evidence: &Evidence,
+    ) -> Result<Versioned<Standing>, StoreError> {
+        let Evidence { place, issued, lease } = evidence;
+        let until = lease.map(|lease| lease.until.as_millis().to_string()).unwrap_or_default();
+        let claimed = if lease.is_some_and(|lease| lease.claimed) { "1" } else { "0" };
+        let args = [place.seq.0, place.entered.as_millis(), issued.as_millis()];
+        let args = args.map(|number| number.to_string());
+        let mut all: Vec<&[u8]> = vec![&user.0];
+        all.extend(args.iter().map(String::as_bytes));
+        all.extend([until.as_bytes(), claimed.as_bytes()]);
+        self.ask(&scripts::REVIVE, queue, &all).await?.versioned(Reply::standing)
+    }
+
+    async fn restore(
+        &self,
+        queue: &QueueName,
+        leases: &[HeldLease],
+    ) -> Result<Versioned<u64>, StoreError> {
+        let mut args: Vec<Vec<u8>> = Vec::with_capacity(leases.len() * 5);
+        for HeldLease { owner, place, lease } in leases {
+            args.push(owner.0.to_vec());
+            let numbers = [
+                place.seq.0,
+                place.entered.as_millis(),
+                lease.until.as_millis(),
+                u64::from(lease.claimed),
+            ];
+            args.extend(numbers.map(|number| number.to_string().into_bytes()));
+        }
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        self.ask(&scripts::RESTORE, queue, &args).await?.versioned(Reply::number)
+    }
+
+    async fn rebuild(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+        from: &Recollection,
+    ) -> Result<Rebuilt, StoreError> {
+        let Recollection { incarnation, sighting, copy } = from;
+        let numbers = [
+            u64::from(*incarnation),
+            sighting.head,
+            sighting.tail,
+            sighting.issued.as_millis(),
+            GAP,
+            u64::from(copy.is_some()),
+        ];
+        let args = self.declaration(settings, &origin)?;
+        let args = args.into_iter().chain(numbers.map(|number| number.to_string()));
+        let mut args: Vec<Vec<u8>> = args.map(String::into_bytes).collect();
+        if let Some(copy) = copy {
+            args.extend(copied(copy));
+        }
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let incarnation = [self.keys.incarnation(queue)];
+        match self.run_with(&scripts::REBUILD, queue, incarnation, &args).await? {
+            Value::Int(0) => Ok(Rebuilt::Done),
+            Value::Int(1) => Ok(Rebuilt::Known),
+            Value::Int(2) => Ok(Rebuilt::Refused),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// A gateway's copy as `rebuild.lua` takes it.
+fn copied(copy: &LineCopy) -> Vec<Vec<u8>> {
+    let LineCopy { gone, late, admitted, versions, passed } = copy;
+    let Versions { all, gone: gone_bits, late: late_lane, settings, revoked } = versions;
+    let numbers = [*admitted, *all, *gone_bits, *late_lane, *settings, *revoked];
+    let spaced = |numbers: &mut dyn Iterator<Item = u64>| {
+        let mut text = String::new();
+        for number in numbers {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{number} ");
+        }
+        text.into_bytes()
+    };
+    let mut args = vec![gone.clone()];
+    args.extend(numbers.map(|number| number.to_string().into_bytes()));
+    args.push(spaced(&mut late.iter().copied()));
+    args.push(spaced(&mut passed.iter().flat_map(|(second, head)| [*second, *head])));
+    args
 }
 
 /// The most epochs a judgement looks back; the longest `waiting_ttl` has 120.

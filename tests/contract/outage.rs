@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anteroom::clock::{ManualClock, Timestamp};
 use anteroom::queue::command::{
-    AdmitBy, Configured, Entered, Freshness, Heartbeat, Left, Origin, Purpose, Standing, Versioned,
-    Versions,
+    AdmitBy, Configured, Entered, Freshness, Heartbeat, Left, Origin, Purpose, Sighting, Standing,
+    Versioned, Versions,
 };
+use anteroom::queue::line::{GAP, RESTORE_TIME};
 use anteroom::queue::settings::{Mode, Settings};
 use anteroom::queue::{QueueName, Seq, UserTag};
 use anteroom::store::contract::user;
@@ -209,6 +210,39 @@ async fn a_queue_that_was_lost_comes_back_as_a_later_one() {
             if place.seq == Seq(1) && freshness == fresh),
         "{entered:?}"
     );
+}
+
+/// As after a promotion: the data is there, and another server holds it.
+#[tokio::test]
+async fn on_a_new_server_nothing_is_done_before_the_fence() {
+    let server = RedisServer::start();
+    let store = opened(&server).await;
+    let before = entered(&store, &[1, 2, 3]).await;
+    redis::cmd("HSET")
+        .arg(&["anteroom:{outage}:m", "run", "another"])
+        .exec(&mut server.client())
+        .unwrap();
+    let needs_fence = |error: StoreError| matches!(error, StoreError::NeedsFence(_));
+    assert!(store.enter(&QUEUE, &[user(4)]).await.is_err_and(needs_fence));
+    assert!(store.standing(&QUEUE, user(1), None, Purpose::Pass).await.is_err_and(needs_fence));
+    assert!(store.leave(&QUEUE, user(1), None).await.is_err_and(needs_fence));
+    assert!(store.admit(&QUEUE, 1, AdmitBy::Tick).await.is_err_and(needs_fence));
+    assert!(store.sync(&QUEUE, Versions::default()).await.is_err_and(needs_fence));
+    assert!(store.restore(&QUEUE, &[]).await.is_err_and(needs_fence));
+    let seen = Sighting { head: 2, tail: 7, issued: Timestamp::EPOCH };
+    let fenced = store.fence(&QUEUE, &seen).await.unwrap();
+    assert!(fenced.version > before.version + 1000, "no gateway may take it for one it knows");
+    let synced = store.sync(&QUEUE, Versions::default()).await.unwrap();
+    assert_eq!((synced.head, synced.tail, synced.recovery.fences), (2, 7 + GAP, 1));
+    assert_eq!(synced.recovery.lost, [(4, 7 + GAP)]);
+    assert_eq!(synced.recovery.admit_after, fenced.at.plus(RESTORE_TIME));
+    // Another gateway that has seen more.
+    let seen = Sighting { head: 3, tail: 9 + GAP, issued: Timestamp::EPOCH };
+    store.fence(&QUEUE, &seen).await.unwrap();
+    let synced = store.sync(&QUEUE, Versions::default()).await.unwrap();
+    assert_eq!((synced.head, synced.tail, synced.recovery.fences), (3, 9 + 2 * GAP, 1));
+    assert_eq!(store.admit(&QUEUE, 10, AdmitBy::Operator).await.unwrap().value.count, 0);
+    assert!(matches!(entered(&store, &[5]).await.value[0], Entered::Waiting(..)), "no fast track");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::super::command::Versions;
+use super::super::command::{RecoveryState, Versions};
 use super::*;
 
 fn synced(at_ms: u64, admitted: u64, tail: u64, live: u64, active: u64) -> Synced {
@@ -20,6 +20,7 @@ fn synced(at_ms: u64, admitted: u64, tail: u64, live: u64, active: u64) -> Synce
         late: None,
         settings: None,
         revoked: None,
+        recovery: RecoveryState::default(),
     }
 }
 

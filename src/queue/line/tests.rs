@@ -32,19 +32,24 @@ fn check_invariants(line: &Line) -> Result<(), String> {
         (line.head <= line.tail + 1, "the head is at most one ahead of the tail"),
         (line.live == waiting.len() as u64, "live counts the present waiters"),
         (holders.len() == line.users.len(), "no two users hold one number"),
-        (waiting.iter().all(|seq| holders.contains_key(seq)), "every present waiter has a holder"),
+        (
+            waiting.iter().all(|seq| holders.contains_key(seq) || line.recovery.is_lost(*seq)),
+            "every present waiter has a holder",
+        ),
         (line.late.iter().all(|seq| *seq < line.head), "late numbers have been passed"),
         (
             line.late.iter().all(|seq| {
-                holders.get(seq).is_some_and(|entry| entry.was_late && entry.claimed.is_none())
+                line.recovery.is_lost(*seq)
+                    || holders
+                        .get(seq)
+                        .is_some_and(|entry| entry.was_late && entry.claimed.is_none())
             }),
             "every late number has a holder who has had no turn yet",
         ),
         (
-            line.active
-                .iter()
-                .filter(|(_, until)| **until > now)
-                .all(|(seq, _)| *seq < line.head && !line.late.contains(seq)),
+            line.active.iter().filter(|(_, until)| **until > now).all(|(seq, _)| {
+                (*seq < line.head || line.gone.get(seq - line.base)) && !line.late.contains(seq)
+            }),
             "nobody is active and waiting at once",
         ),
         (ends == line.ends, "the ends agree with the active set"),

@@ -6,8 +6,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::clock::Timestamp;
-use crate::queue::command::{AdmitBy, Origin, Purpose};
+use crate::queue::command::{
+    AdmitBy, Evidence, HeldLease, Origin, ProvenLease, Purpose, Sighting, Versions,
+};
 use crate::queue::settings::{EPOCH_MS, Mode, Rate, Renew, Settings};
+use crate::queue::{Place, Seq};
 
 use super::{Fixture, Pair};
 
@@ -73,7 +76,8 @@ async fn command(pair: &mut Pair, rng: &mut StdRng, users: u64) {
         }
         85..88 => drop(pair.reap().await),
         88..91 => pair.compact([0, 10, 64, 200, u64::MAX][rng.random_range(0..5)]).await,
-        91..94 => {
+        91 => recover(pair, rng, user, seq).await,
+        92..94 => {
             let settings = settings(rng, pair.now());
             let file = Origin::File(rng.random_range(1..4));
             let origin = if rng.random_bool(0.5) { file } else { Origin::Operator };
@@ -89,10 +93,33 @@ async fn epoch(pair: &mut Pair, rng: &mut StdRng, gateways: &[u64]) {
     let synced = pair.synced().await;
     pair.pass(Duration::from_millis(EPOCH_MS - pair.now().as_millis() % EPOCH_MS));
     for gateway in gateways {
-        let heard: Vec<u64> =
-            (synced.head..=synced.tail).filter(|_| rng.random_bool(0.5)).collect();
+        let mut heard = super::present(&synced);
+        heard.retain(|_| rng.random_bool(0.5));
         let (first, bits) = super::bits_of(&heard);
         pair.heartbeat(epoch, *gateway, first, bits).await;
+    }
+}
+
+/// What gateways do when they find that the store has lost something.
+async fn recover(pair: &mut Pair, rng: &mut StdRng, user: u64, seq: Option<u64>) {
+    let now = pair.now();
+    let tail = pair.line.sync(Versions::default(), now).tail;
+    let seq = seq.unwrap_or_else(|| (tail + 3).saturating_sub(rng.random_range(0..20))).max(1);
+    let place = Place { seq: Seq(seq), entered: now };
+    let until =
+        now.minus(Duration::from_secs(5)).plus(Duration::from_millis(rng.random_range(0..60_000)));
+    let lease = ProvenLease { until, claimed: rng.random_bool(0.5) };
+    match rng.random_range(0..4) {
+        0 => {
+            let head = if rng.random_bool(0.1) { rng.random_range(0..tail + 3) } else { 0 };
+            let tail = if rng.random_bool(0.3) { tail + rng.random_range(0..9) } else { 0 };
+            pair.fence(Sighting { head, tail, issued: now }).await;
+        }
+        1 => drop(pair.restore(&[HeldLease { owner: super::user(user), place, lease }]).await),
+        _ => {
+            let lease = rng.random_bool(0.5).then_some(lease);
+            pair.revive(user, Evidence { place, issued: now, lease }).await;
+        }
     }
 }
 

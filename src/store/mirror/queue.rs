@@ -239,7 +239,7 @@ impl LocalQueue {
                 let (place, until, claimed) = (*place, *until, *claimed);
                 Some(self.seen(Standing::Active { place, until, claimed }))
             }
-            Entered::NotOpen { .. } | Entered::Closed | Entered::Full => None,
+            Entered::NotOpen { .. } | Entered::Closed | Entered::Rebuilding | Entered::Full => None,
         }
     }
 

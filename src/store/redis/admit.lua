@@ -2,13 +2,14 @@
 -- to it that its keys expire a day after the last lease.
 --
 -- KEYS: the queue's. ARGV: clock, the most to admit, "tick" or "operator".
--- Answer: false for an unknown queue, else { version, incarnation, now, count, late, head }.
+-- Answer: false for an unknown queue, FENCE on a new server, else { version, incarnation, now, count, late, head }.
 
 local DAY = 24 * 3600 * 1000
 local BATCH = 2000 -- members a ZADD; unpack is limited
 
-if not open() then
-  return false
+local opened = open()
+if opened ~= true then
+  return opened
 end
 local by_tick = ARGV[3] == 'tick'
 
@@ -28,7 +29,7 @@ local function budget(late_waiting)
   if mode == 'pass_all' or mode == 'closed' or (mode == 'paused' and by_tick) then
     return 0
   end
-  if phase() ~= 'open' then
+  if phase() ~= 'open' or now < m.admit_after then
     return 0
   end
   local pace = by_tick and available() or math.huge

@@ -1,12 +1,13 @@
 -- Line::compact: frees the bitmap behind the head, and some index entries that are over.
 --
 -- KEYS: the queue's. ARGV: clock, how many numbers behind the head to keep.
--- Answer: false for an unknown queue, else 1.
+-- Answer: false for an unknown queue, FENCE on a new server, else 1.
 
 local SWEEP = 1000 -- index entries looked at in a call, about
 
-if not open() then
-  return false
+local opened = open()
+if opened ~= true then
+  return opened
 end
 local base = math.floor(math.max(0, m.head - tonumber(ARGV[2])) / 64) * 64
 if base > m.base then
@@ -19,9 +20,31 @@ if base > m.base then
   m.base = base
 end
 
+-- Forgets lost ranges whose last holder can have no place any more.
+local open_ranges = {}
+for _, range in ipairs(lost) do
+  local passed = range[3]
+  if range[2] < m.head and passed == 0 then
+    passed, range[3], lost_changed = now, now, true
+  end
+  if range[2] >= m.head or now <= passed + m.claim_ttl + m.late_grace then
+    open_ranges[#open_ranges + 1] = range
+  end
+end
+if #open_ranges < #lost then
+  local from = 0
+  for _, range in ipairs(open_ranges) do
+    redis.call('ZREMRANGEBYSCORE', BURIED, text(from), '(' .. text(range[1]))
+    from = range[2] + 1
+  end
+  redis.call('ZREMRANGEBYSCORE', BURIED, text(from), '+inf')
+  lost, lost_changed = open_ranges, true
+end
+
 -- Whether an index entry can still mean anything.
 local function is_alive(entry)
   return entry and (entry.seq >= m.head
+    or is_lost(entry.seq)
     or redis.call('ZSCORE', LATE, text(entry.seq))
     or lease(entry.seq)
     or (entry.claimed == 0 and not entry.late and passed_in_grace(entry.seq)))

@@ -1,14 +1,15 @@
 -- Line::enter: users enter in the given order.
 --
 -- KEYS: the queue's. ARGV: clock, then one user tag after the other.
--- Answer: false for an unknown queue, else { version, incarnation, now, rows }, one row per user:
+-- Answer: false for an unknown queue, FENCE on a new server, else { version, incarnation, now, rows }, one row per user:
 -- { kind, seq, entered, end of lease, claimed, new }, kinds as in line.lua and those below; for
 -- NOT_OPEN the second number is the opening time.
 
-local NOT_OPEN, CLOSED, FULL = 8, 9, 10
+local NOT_OPEN, CLOSED, FULL, REBUILDING = 8, 9, 10, 12
 
-if not open() then
-  return false
+local opened = open()
+if opened ~= true then
+  return opened
 end
 
 local is, late_before = phase(), redis.call('ZCARD', LATE)
@@ -21,6 +22,7 @@ end
 -- Only when nobody waits may a newcomer go in at once.
 local function fast_track_is_open()
   return mode == 'auto'
+    and now >= m.admit_after
     and m.live == 0
     and late_waiting() == 0
     and available() >= 1
@@ -46,6 +48,8 @@ local function enter(tag)
     return { NOT_OPEN, m.opens_at, 0, 0, 0, 0 }
   elseif is == 'closed' then
     return { CLOSED, 0, 0, 0, 0, 0 }
+  elseif m.rebuilding then
+    return { REBUILDING, 0, 0, 0, 0, 0 }
   end
   local entry = entry_of(tag)
   if entry then
@@ -55,6 +59,7 @@ local function enter(tag)
       return row
     end
     -- The index remembers a place that is over: a new one takes its stead.
+    bury(entry.seq)
   end
   if m.tail >= MAX_SEQ then
     return { FULL, 0, 0, 0, 0, 0 }
@@ -69,7 +74,7 @@ local function enter(tag)
     return { IS_ACTIVE, seq, now, now + m.claim_ttl, 0, 1 }
   end
   -- Whoever falls silent no longer waits, but is remembered until the head passes.
-  local uncalled = m.tail + 1 - m.head
+  local uncalled = m.tail + 1 - m.head - lost_from(m.head)
   if m.live + late_waiting() >= m.max_waiting or uncalled >= m.max_waiting * 4 then
     return { FULL, 0, 0, 0, 0, 0 }
   end

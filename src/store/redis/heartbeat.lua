@@ -2,12 +2,13 @@
 --
 -- KEYS: the queue's, then the epoch's bits, the epoch's gateways, and one for scratch. ARGV: clock,
 -- epoch, gateway, number of the first bit, bytes.
--- Answer: false for an unknown queue, else 1.
+-- Answer: false for an unknown queue, FENCE on a new server, else 1.
 
-local BITS, GATEWAYS, SCRATCH = KEYS[9], KEYS[10], KEYS[11]
+local BITS, GATEWAYS, SCRATCH = KEYS[10], KEYS[11], KEYS[12]
 
-if not open() then
-  return false
+local opened = open()
+if opened ~= true then
+  return opened
 end
 local epoch, gateway, bytes = tonumber(ARGV[2]), ARGV[3], ARGV[5]
 local current = math.floor(now / EPOCH_MS)

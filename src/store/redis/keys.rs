@@ -14,6 +14,7 @@
 //! | `<q>:k` | sorted set | seconds in which the head moved, score = the head after it |
 //! | `<q>:t` | sorted set | `epoch:tail` of epochs in which somebody entered, score = the epoch |
 //! | `<q>:r` | sorted set | revoked numbers, score = until when gateways are told |
+//! | `<q>:d` | sorted set | lost numbers that are over for good, score = the number |
 //! | `<q>:h:<epoch>` | string | who was heard in that epoch, from the number in `first` |
 //! | `<q>:hg:<epoch>` | hash | gateways that reported that epoch, and `first` |
 //! | `<q>:x`, `<q>:y` | string | scratch within one script |
@@ -35,9 +36,9 @@ impl Keys {
         Self { prefix: prefix.into() }
     }
 
-    /// The eight keys every script of `queue` gets, in the order of `line.lua`.
+    /// The nine keys every script of `queue` gets, in the order of `line.lua`.
     pub(super) fn queue(&self, queue: &QueueName) -> Vec<String> {
-        ["m", "g", "u", "a", "l", "k", "t", "r"].map(|part| self.part(queue, part)).into()
+        ["m", "g", "u", "a", "l", "k", "t", "r", "d"].map(|part| self.part(queue, part)).into()
     }
 
     /// The last incarnation of `queue`.

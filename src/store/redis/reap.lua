@@ -2,29 +2,54 @@
 --
 -- KEYS: the queue's, two for scratch, then the bits and the gateways of each epoch from the last
 -- one back. ARGV: clock, the current epoch, how many epochs back KEYS reach.
--- Answer: false for an unknown queue, else { kind, a, b }: ABSENT with how many; ALREADY;
+-- Answer: false for an unknown queue, FENCE on a new server, else { kind, a, b }: ABSENT with how many; ALREADY;
 -- INCOMPLETE; or ASK_AGAIN, because the store's clock says epoch a and judging takes b epochs.
 
+local REBUILD_EPOCHS, REBUILD_MAX_EPOCHS = 2, 10 -- recovery.rs
 local ABSENT, ALREADY, INCOMPLETE, ASK_AGAIN = 0, 1, 2, 3
-local SILENT, BEFORE = KEYS[9], KEYS[10]
+local SILENT, BEFORE = KEYS[10], KEYS[11]
 
-if not open() then
-  return false
+local opened = open()
+if opened ~= true then
+  return opened
 end
 local current = math.floor(now / EPOCH_MS)
-local reach = math.max(m.silent, 2)
 if m.judged >= current then
   return { ALREADY, 0, 0 }
 end
+
+-- Those who were heard are the line; admission begins, and newcomers may enter.
+local function end_rebuilding()
+  if m.rebuilding then
+    m.rebuilding = nil
+    m.admit_after = now
+    leave_a_gap(math.min(m.tail + GAP, MAX_SEQ))
+    m.v_all = m.v_all + 1
+  end
+end
+
+-- How many epochs back the silent are judged now.
+local silent = m.silent
+if m.rebuilding then
+  silent = math.max(0, current - m.rebuilding - 1)
+  if silent > REBUILD_MAX_EPOCHS then
+    end_rebuilding()
+    save()
+  end
+  if silent > REBUILD_MAX_EPOCHS or silent < REBUILD_EPOCHS then
+    return { INCOMPLETE, 0, 0 }
+  end
+end
+local reach = math.max(silent, 2)
 if ARGV[2] ~= text(current) or ARGV[3] ~= text(reach) then
   return { ASK_AGAIN, current, reach }
 end
 
 local function bits(back)
-  return KEYS[9 + 2 * back]
+  return KEYS[10 + 2 * back]
 end
 local function gateways(back)
-  return KEYS[10 + 2 * back]
+  return KEYS[11 + 2 * back]
 end
 
 -- Each epoch was reported, and no gateway of the last but one is missing from the last.
@@ -48,7 +73,7 @@ end
 -- The last number that had entered when the judged epochs began.
 local function judged_up_to()
   local mark = redis.call(
-    'ZRANGEBYSCORE', TAILS, text(current - m.silent), '+inf', 'LIMIT', 0, 1)[1]
+    'ZRANGEBYSCORE', TAILS, text(current - silent), '+inf', 'LIMIT', 0, 1)[1]
   local tail = mark and tonumber(string.match(mark, ':(%d+)$')) or m.tail
   return math.min(tail, m.tail)
 end
@@ -58,7 +83,7 @@ local function mark_silent(last)
   local first = m.head - m.head % 8
   local length = math.floor((last - first) / 8) + 1
   redis.call('DEL', SILENT)
-  for back = 1, m.silent do
+  for back = 1, silent do
     local start = tonumber(redis.call('HGET', gateways(back), 'first'))
     local at = (first - start) / 8 -- an epoch begins at a base, which the head has passed
     redis.call('SET', BEFORE, redis.call('GETRANGE', bits(back), text(at), text(at + length - 1)))
@@ -87,7 +112,7 @@ local function mark_silent(last)
 end
 
 -- Forgets the epochs that no judgement needs any more; they stay forgotten.
-m.known_from = math.max(m.known_from, current - m.silent - 1)
+m.known_from = math.max(m.known_from, current - silent - 1)
 redis.call('ZREMRANGEBYSCORE', TAILS, '-inf', '(' .. text(m.known_from))
 if not complete() then
   save()
@@ -103,5 +128,6 @@ if absent > 0 then
   m.v_gone = m.v_gone + 1
   m.v_all = m.v_all + 1
 end
+end_rebuilding()
 save()
 return { ABSENT, absent, 0 }

@@ -6,10 +6,15 @@ use std::collections::BTreeSet;
 use redis::Value;
 
 use crate::clock::Timestamp;
-use crate::queue::command::{Entered, Freshness, Gone, Standing, Synced, Versioned, Versions};
+use crate::queue::command::{
+    Entered, Freshness, Gone, RecoveryState, Standing, Synced, Versioned, Versions,
+};
 use crate::queue::settings::Settings;
 use crate::queue::{Place, QueueName, Seq};
 use crate::store::StoreError;
+
+/// What a script answers on a server that the queue was not fenced on.
+const FENCE: &str = "FENCE";
 
 /// The values of one answer, taken from the front.
 #[derive(Debug)]
@@ -25,6 +30,9 @@ impl Reply {
     pub(super) fn of(value: Value, queue: &QueueName) -> Result<Self, StoreError> {
         match value {
             Value::Nil => Err(StoreError::UnknownQueue(queue.clone())),
+            Value::SimpleString(status) if status == FENCE => {
+                Err(StoreError::NeedsFence(queue.clone()))
+            }
             value => Self::list_of(value),
         }
     }
@@ -100,6 +108,7 @@ impl Reply {
             8 => return Ok(Entered::NotOpen { opens_at: self.time()? }),
             9 => return Ok(Entered::Closed),
             10 => return Ok(Entered::Full),
+            12 => return Ok(Entered::Rebuilding),
             _ => {}
         }
         let standing = self.standing_as(kind)?;
@@ -132,6 +141,7 @@ impl Reply {
             5 => Standing::Gone(Gone::Expired),
             6 => Standing::Gone(Gone::Missed),
             7 => Standing::Gone(Gone::Closed),
+            11 => Standing::Gone(Gone::Lost),
             other => return Err(corrupt("a kind of standing", &other)),
         })
     }
@@ -157,6 +167,13 @@ impl Reply {
         let late = self.optional(numbers)?;
         let settings = self.optional(settings)?;
         let revoked = self.optional(numbers)?;
+        let recovery = RecoveryState {
+            fences: self.number()?,
+            lost: ranges(self.next()?)?,
+            rebuilding: self.flag()?,
+            issued_floor: self.time()?,
+            admit_after: self.time()?,
+        };
         Ok(Synced {
             now,
             incarnation,
@@ -170,6 +187,7 @@ impl Reply {
             late,
             settings,
             revoked,
+            recovery,
         })
     }
 }
@@ -186,6 +204,16 @@ fn number(value: &Value) -> Result<u64, StoreError> {
 
 fn numbers(value: Value) -> Result<BTreeSet<u64>, StoreError> {
     Reply::list_of(value)?.0.map(|value| number(&value)).collect()
+}
+
+/// Pairs of first and last numbers, ascending.
+fn ranges(value: Value) -> Result<Vec<(u64, u64)>, StoreError> {
+    let numbers: Vec<u64> =
+        Reply::list_of(value)?.0.map(|value| number(&value)).collect::<Result<_, _>>()?;
+    if !numbers.len().is_multiple_of(2) || !numbers.is_sorted() {
+        return Err(corrupt("ascending ranges", &numbers));
+    }
+    Ok(numbers.chunks_exact(2).map(|range| (range[0], range[1])).collect())
 }
 
 /// Bytes of any kind.

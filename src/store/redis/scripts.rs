@@ -1,4 +1,5 @@
-//! The scripts, one a command, each with the shared rules of `line.lua` in front.
+//! The scripts, one a command, each with the shared rules of `line.lua` and what it shares
+//! with others in front.
 //!
 //! The first line makes Redis refuse a script before its first step when memory is short, so that
 //! a refusal never leaves half a command behind; those that free memory run all the same.
@@ -9,20 +10,20 @@ use redis::Script;
 
 /// One script: its text and the hash Redis knows it by.
 macro_rules! script {
-    ($name:ident, $flags:literal, $file:literal) => {
+    ($name:ident, $flags:literal, $($file:literal),+) => {
         pub(super) static $name: LazyLock<Source> = LazyLock::new(|| {
             Source::new(concat!(
                 "#!lua",
                 $flags,
                 "\n",
                 include_str!("line.lua"),
-                include_str!($file)
+                $(include_str!($file)),+
             ))
         });
     };
 }
 
-script!(CONFIGURE, "", "configure.lua");
+script!(CONFIGURE, "", "create.lua", "configure.lua");
 script!(ENTER, "", "enter.lua");
 script!(STANDING, "", "standing.lua");
 script!(LEAVE, " flags=allow-oom", "leave.lua");
@@ -31,6 +32,10 @@ script!(HEARTBEAT, "", "heartbeat.lua");
 script!(REAP, "", "reap.lua");
 script!(SYNC, " flags=no-writes", "sync.lua");
 script!(COMPACT, " flags=allow-oom", "compact.lua");
+script!(FENCE, " flags=allow-oom", "fence.lua");
+script!(REVIVE, "", "recovery.lua", "revive.lua");
+script!(RESTORE, "", "recovery.lua", "restore.lua");
+script!(REBUILD, "", "create.lua", "rebuild.lua");
 
 /// A script's text and hash.
 #[derive(Debug)]

@@ -211,6 +211,7 @@ impl Model {
     ) -> Standing {
         match self.find(user).filter(|index| seq.is_none_or(|seq| self.place(*index).seq == seq)) {
             Some(index) => self.standing_at(index, purpose),
+            None if seq.is_some_and(|seq| seq.0 > self.tail()) => Standing::Gone(Gone::Lost),
             None => Standing::Gone(Gone::Unknown),
         }
     }

@@ -221,8 +221,10 @@ fn a_token_with_another_number_neither_passes_nor_leaves() {
     let mut story = story(1, |_| {});
     story.fill(1..=1);
     let now = story.now();
-    let other = story.line.standing(user(1), Some(Seq(2)), Purpose::Pass, now).value;
-    assert_eq!(other, Standing::Gone(Gone::Unknown));
+    let mut other =
+        |number, seq| story.line.standing(user(number), Some(Seq(seq)), Purpose::Pass, now).value;
+    assert_eq!(other(2, 1), Standing::Gone(Gone::Unknown));
+    assert_eq!(other(1, 2), Standing::Gone(Gone::Lost), "nobody was given it here");
     assert_eq!(story.line.leave(user(1), Some(Seq(2)), now).value, Left::Nothing);
     assert_eq!(story.line.leave(user(2), Some(Seq(1)), now).value, Left::Nothing);
     assert!(is_active(story.poll(1)));

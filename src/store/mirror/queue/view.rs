@@ -29,7 +29,7 @@ impl LocalQueue {
                 (Status::Active, Some(0), Some(place), Some(until), None)
             }
             Seen::Gone(Gone::Closed) => (Status::Closed, None, None, None, None),
-            Seen::Gone(Gone::Unknown | Gone::Expired | Gone::Missed) => {
+            Seen::Gone(Gone::Unknown | Gone::Expired | Gone::Missed | Gone::Lost) => {
                 (Status::Over, None, None, None, None)
             }
         };
