@@ -23,7 +23,7 @@ use anteroom::config::Config;
 use anteroom::gate::{Entry, Verdict};
 use anteroom::identity::client_address::Connection;
 use anteroom::identity::jwt::{JwtAlgorithm, JwtKey, JwtSettings, JwtVerifier};
-use anteroom::queue::command::{AdmitBy, Purpose};
+use anteroom::queue::command::{AdmitBy, ProvenLease, Purpose};
 use anteroom::queue::definition::Definition;
 use anteroom::queue::line::Line;
 use anteroom::queue::settings::{Mode, Settings};
@@ -31,7 +31,7 @@ use anteroom::queue::snapshot::Ranks;
 use anteroom::queue::{Place, QueueName, QueueTemplate, Seq, UserSource, UserTag};
 use anteroom::server::Core;
 use anteroom::store::mirror::{LocalQueue, Mirror, Seen};
-use anteroom::token::{Claims, Keyring, TokenKey, UnverifiedToken};
+use anteroom::token::{Claims, Keyring, Proof, TokenKey, UnverifiedToken};
 use jsonwebtoken::{EncodingKey, Header};
 
 use measure::{Case, Run, Time, Walk};
@@ -74,7 +74,7 @@ fn token(run: Run, queue: &QueueName) -> Case<'static> {
     let keyring = keyring();
     let place = Place { seq: Seq(4711), entered: NOW };
     let (source, owner) = (UserSource::Visitor, tag(1));
-    let claims = Claims { source, owner, incarnation: 1, place, lease_end: None };
+    let claims = Claims { source, owner, incarnation: 1, place, proof: Proof::Entry };
     let (queue, text) = (queue.clone(), keyring.sign(queue, &claims));
     let operations = run.size(100_000);
     Case::new("token, parse and verify", MICROSECOND / 2, move || {
@@ -101,7 +101,7 @@ fn poll<'a>(
             let owner = tag(place.seq.0);
             let incarnation = local.picture().incarnation;
             let source = UserSource::Visitor;
-            let claims = Claims { source, owner, incarnation, place, lease_end: None };
+            let claims = Claims { source, owner, incarnation, place, proof: Proof::Entry };
             keyring.sign(local.name(), &claims)
         })
         .collect();
@@ -191,7 +191,10 @@ fn gate<'a>(run: Run, runtime: &'a tokio::runtime::Runtime, core: &Core) -> Case
         else {
             unreachable!("there is room")
         };
-        let token = gate.sign(&name, &Claims { lease_end: Some(until), ..claims });
+        let token = gate.sign(
+            &name,
+            &Claims { proof: Proof::Lease(ProvenLease { until, claimed: true }), ..claims },
+        );
         let visitor = visitor.to_str().expect("our own cookie").split(';').next().unwrap_or("");
         let cookies = format!("{visitor}; queue_token-deal-1={token}");
         let request = http::Request::get("/checkout/pay?item=18&colour=brass")

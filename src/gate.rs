@@ -307,7 +307,7 @@ impl Gate {
             }
         };
         match queue.pass(&claims).await {
-            Ok(Seen::Active { place, until }) => {
+            Ok(Seen::Active { place, until, .. }) => {
                 let passage =
                     Passage::active(queue, &claims, owner.as_ref(), place, until, carrier);
                 self.forward(visit, Some((queue, Decision::Pass)), Some(passage))

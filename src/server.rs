@@ -36,6 +36,9 @@ use self::shutdown::Shutdown;
 /// How long a start waits for the store.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// What the salt of the user tags is derived for.
+const SALT_PURPOSE: &str = "anteroom 2026 user tag salt";
+
 /// How long it waits between two tries.
 const STORE_RETRY: Duration = Duration::from_millis(250);
 
@@ -108,10 +111,16 @@ impl Core {
             }
             StoreSettings::Redis(settings) => store::redis(settings)?,
         };
-        let user_salt = shared_secret(&store, SharedSecret::UserSalt).await?;
+        // From the oldest key, so that a store that loses everything gets the same salt again.
+        let proposal = config.tokens.keys.last().map(|key| key.derive(SALT_PURPOSE));
+        let proposal = proposal.unwrap_or_else(rand::random);
+        let user_salt = shared_secret(&store, SharedSecret::UserSalt, proposal).await?;
+        let mut secrets = vec![(SharedSecret::UserSalt, user_salt)];
         let keys = if config.tokens.keys.is_empty() {
             info!("no token key is configured: using the one this store shares");
-            vec![TokenKey::new(0, shared_secret(&store, SharedSecret::TokenKey).await?)]
+            let key = shared_secret(&store, SharedSecret::TokenKey, rand::random()).await?;
+            secrets.push((SharedSecret::TokenKey, key));
+            vec![TokenKey::new(0, key)]
         } else {
             config.tokens.keys.clone()
         };
@@ -119,8 +128,8 @@ impl Core {
         let cookies = CookieNames::new(&config.tokens.cookie)?;
         let visitors = VisitorCookies::new(cookies.clone(), &keyring);
         let chain = Chain::new(config.identity.clone(), visitors)?;
-        let mirror =
-            Arc::new(Mirror::new(store, Arc::clone(&clock), rand::random(), config.queues.clone()));
+        let mirror = Mirror::new(store, Arc::clone(&clock), rand::random(), config.queues.clone());
+        let mirror = Arc::new(mirror.with_secrets(secrets));
         patiently(|| mirror.open()).await?;
         let mut registry = Registry::with_prefix("anteroom");
         registry.register_collector(Box::new(QueueCollector::new(Arc::clone(&mirror))));
@@ -151,8 +160,11 @@ impl Core {
     }
 }
 
-async fn shared_secret(store: &SharedStore, name: SharedSecret) -> Result<[u8; 32], StoreError> {
-    let proposal = rand::random();
+async fn shared_secret(
+    store: &SharedStore,
+    name: SharedSecret,
+    proposal: [u8; 32],
+) -> Result<[u8; 32], StoreError> {
     patiently(|| store.secret(name, proposal)).await
 }
 

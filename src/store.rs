@@ -69,6 +69,12 @@ impl StoreError {
     pub fn away() -> Self {
         Self::Unavailable("it did not answer a moment ago".into())
     }
+
+    /// The answer to newcomers while a lost line is rebuilt.
+    #[must_use]
+    pub fn rebuilding() -> Self {
+        Self::Unavailable("the line is being rebuilt from its holders' tokens".into())
+    }
 }
 
 /// A queue store. See the module text for what every adapter promises.

@@ -12,13 +12,15 @@
 //! | 18..26 | user tag | the same |
 //! | 26..32 | entry, ms | entry, ms |
 //! | 32..38 | issued at, s (4 bytes), watermark (first half) | lease end, ms |
-//! | 38..40 | watermark (second half) | flags, 0 |
+//! | 38..40 | watermark (second half) | flags: 1 = the place has been used |
 //! | 40..56 | MAC | MAC |
 //!
 //! The MAC is the first half of keyed BLAKE3 over the full queue name, a zero byte and the body,
 //! so a token never works for another queue, whatever its hint says. A client may keep its first
 //! token for life: whether it is active is the store's word. A pass token also proves an active
-//! lease while the store is away.
+//! lease while the store is away. The watermark is the number minus the head of the line plus one
+//! when the token was issued, 0 in the very first token: it and the time of issue count only when
+//! the store has lost its data.
 
 mod keyring;
 mod settings;
@@ -27,6 +29,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::clock::Timestamp;
+use crate::queue::command::ProvenLease;
 use crate::queue::{Place, QueueName, Seq, UserSource, UserTag};
 
 pub use keyring::{Keyring, KeyringError, TokenKey};
@@ -53,8 +56,55 @@ pub struct Claims {
     pub incarnation: u32,
     /// Number and time of entry.
     pub place: Place,
-    /// For a pass token, the end of the active lease it proves.
-    pub lease_end: Option<Timestamp>,
+    /// What it proves beside the place.
+    pub proof: Proof,
+}
+
+/// What a token proves beside the place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// Nothing: it is the first one, as given at entry.
+    Entry,
+    /// The place was waiting.
+    Waited {
+        /// When, in whole seconds.
+        at: Timestamp,
+        /// The next number to be called then.
+        head: u64,
+    },
+    /// The place is active.
+    Lease(ProvenLease),
+}
+
+impl Claims {
+    /// The active lease it proves.
+    #[must_use]
+    pub const fn lease(&self) -> Option<ProvenLease> {
+        match self.proof {
+            Proof::Lease(lease) => Some(lease),
+            Proof::Entry | Proof::Waited { .. } => None,
+        }
+    }
+
+    /// When it was issued, at the earliest. Of a pass token only the end of the lease is known.
+    #[must_use]
+    pub const fn issued(&self) -> Timestamp {
+        match self.proof {
+            Proof::Entry => self.place.entered,
+            Proof::Waited { at, .. } => at,
+            Proof::Lease(lease) => lease.until,
+        }
+    }
+
+    /// How far it proves that the line had moved; 0 = nothing.
+    #[must_use]
+    pub const fn head(&self) -> u64 {
+        match self.proof {
+            Proof::Entry => 0,
+            Proof::Waited { head, .. } => head,
+            Proof::Lease(_) => self.place.seq.0 + 1,
+        }
+    }
 }
 
 /// Text that has the form of a token. Nothing in it can be trusted before [`Keyring::verify`].
@@ -113,18 +163,25 @@ impl UnverifiedToken {
 
     fn claims(&self) -> Option<Claims> {
         let source = UserSource::from_code(self.bytes[0] >> 4)?;
-        let lease_end = match self.bytes[0] & 0x0f {
-            1 => None,
-            2 if self.bytes[38..40] == [0, 0] => Some(Timestamp::from_millis(self.u48_at(32))),
+        let seq = Seq(self.u64_at(10));
+        let proof = match (self.bytes[0] & 0x0f, self.u32_at(36)) {
+            (1, 0) => Proof::Entry,
+            (1, mark) => Proof::Waited {
+                at: Timestamp::from_millis(u64::from(self.u32_at(32)) * 1000),
+                head: (seq.0 + 1).checked_sub(u64::from(mark))?,
+            },
+            (2, _) if self.bytes[38] == 0 && self.bytes[39] <= 1 => Proof::Lease(ProvenLease {
+                until: Timestamp::from_millis(self.u48_at(32)),
+                claimed: self.bytes[39] == 1,
+            }),
             _ => return None,
         };
-        let seq = Seq(self.u64_at(10));
         let mut owner = [0; 8];
         owner.copy_from_slice(&self.bytes[18..26]);
         let place = Place { seq, entered: Timestamp::from_millis(self.u48_at(26)) };
         let sound = seq >= Seq(1) && seq <= Seq::MAX;
         let owner = UserTag(owner);
-        sound.then_some(Claims { source, owner, incarnation: self.u32_at(6), place, lease_end })
+        sound.then_some(Claims { source, owner, incarnation: self.u32_at(6), place, proof })
     }
 
     fn u32_at(&self, at: usize) -> u32 {
@@ -153,7 +210,7 @@ impl Keyring {
     pub fn sign(&self, queue: &QueueName, claims: &Claims) -> String {
         let key = self.newest();
         let mut bytes = [0; TOKEN_BYTES];
-        let kind = if claims.lease_end.is_some() { 2 } else { 1 };
+        let kind = if claims.lease().is_some() { 2 } else { 1 };
         bytes[0] = kind | (claims.source.code() << 4);
         bytes[1] = key.id();
         bytes[2..6].copy_from_slice(&queue.hint().to_be_bytes());
@@ -161,13 +218,23 @@ impl Keyring {
         bytes[10..18].copy_from_slice(&claims.place.seq.0.to_be_bytes());
         bytes[18..26].copy_from_slice(&claims.owner.0);
         put_u48(&mut bytes[26..32], claims.place.entered);
-        if let Some(end) = claims.lease_end {
-            put_u48(&mut bytes[32..38], end);
-        } else {
-            // A first token is issued at entry and carries no watermark, so that repeating an
-            // enter gives the same bytes.
-            let issued = u32::try_from(claims.place.entered.as_secs()).unwrap_or(u32::MAX);
-            bytes[32..36].copy_from_slice(&issued.to_be_bytes());
+        let seconds = |at: Timestamp| u32::try_from(at.as_secs()).unwrap_or(u32::MAX);
+        match claims.proof {
+            // Issued at entry and without a watermark, so that repeating an enter gives the same
+            // bytes.
+            Proof::Entry => {
+                bytes[32..36].copy_from_slice(&seconds(claims.place.entered).to_be_bytes());
+            }
+            Proof::Waited { at, head } => {
+                let mark = (claims.place.seq.0 + 1).saturating_sub(head).max(1);
+                let mark = u32::try_from(mark).unwrap_or(u32::MAX);
+                bytes[32..36].copy_from_slice(&seconds(at).to_be_bytes());
+                bytes[36..40].copy_from_slice(&mark.to_be_bytes());
+            }
+            Proof::Lease(lease) => {
+                put_u48(&mut bytes[32..38], lease.until);
+                bytes[39] = u8::from(lease.claimed);
+            }
         }
         let mac = key.mac(queue, &bytes[..BODY_BYTES]);
         bytes[BODY_BYTES..].copy_from_slice(&mac);

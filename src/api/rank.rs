@@ -45,10 +45,6 @@ async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, 
 impl Api {
     /// The token to tell a client who may keep it: with the end of the lease once it is active.
     fn fresh_token(&self, queue: &LocalQueue, claims: Claims, seen: Seen) -> String {
-        let lease_end = match seen {
-            Seen::Active { until, .. } => Some(until),
-            Seen::Waiting { .. } | Seen::Gone(_) => None,
-        };
-        self.gate.sign(queue.name(), &Claims { lease_end, ..claims })
+        self.gate.sign(queue.name(), &queue.renewed(&claims, seen).unwrap_or(claims))
     }
 }

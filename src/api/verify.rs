@@ -58,7 +58,7 @@ async fn verify(api: &Api, name: &str, parts: &Parts) -> Result<Response<Body>, 
     };
     let seen = queue.pass(&claims).await;
     match seen? {
-        Seen::Active { place, until } => {
+        Seen::Active { place, until, .. } => {
             let verified = Verified {
                 queue: queue.name().as_str(),
                 user: shown(&claims, owner.as_ref()),

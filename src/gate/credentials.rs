@@ -129,7 +129,9 @@ impl Carriers {
                 match &mut found {
                     None => found = Some(claims),
                     Some(other) if !same_place(other, &claims) => return Presented::Conflict,
-                    Some(other) => other.lease_end = other.lease_end.max(claims.lease_end),
+                    // Of one place the token that proves more counts.
+                    Some(other) if claims.issued() > other.issued() => *other = claims,
+                    Some(_) => {}
                 }
             }
         }

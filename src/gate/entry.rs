@@ -6,7 +6,7 @@ use crate::queue::view::Status;
 use crate::queue::{UserId, UserSource, UserTag};
 use crate::store::StoreError;
 use crate::store::mirror::{LocalQueue, Seen};
-use crate::token::Claims;
+use crate::token::{Claims, Proof};
 
 use super::Gate;
 
@@ -57,6 +57,26 @@ impl Gate {
         self.enter_tag(queue, user.source(), self.tag(user), Some(user.clone())).await
     }
 
+    /// Enters the owner of a token whose place the store may have lost: the token brings it back,
+    /// if it can.
+    ///
+    /// # Errors
+    /// The store's error; repeating is safe.
+    pub async fn enter_again(
+        &self,
+        queue: &LocalQueue,
+        claims: &Claims,
+        user: Option<UserId>,
+    ) -> Result<Entry, StoreError> {
+        match queue.poll(claims).await? {
+            Seen::Gone(_) => self.enter_tag(queue, claims.source, claims.owner, user).await,
+            seen => {
+                let claims = Claims { proof: Proof::Entry, ..*claims };
+                Ok(Entry::Placed { claims, user, seen, freshness: Freshness::Known })
+            }
+        }
+    }
+
     /// Enters the user with this tag, whom a token proved.
     ///
     /// # Errors
@@ -77,12 +97,12 @@ impl Gate {
             Entered::NotOpen { opens_at } => {
                 return Ok(Entry::Refused(Status::NotOpen { opens_at }));
             }
-            Entered::Rebuilding => return Err(StoreError::away()),
+            Entered::Rebuilding => return Err(StoreError::rebuilding()),
             Entered::Closed => return Ok(Entry::Refused(Status::Closed)),
             Entered::Full => return Ok(Entry::Refused(Status::Full)),
         };
         let claims =
-            Claims { source, owner, incarnation: entered.incarnation, place, lease_end: None };
+            Claims { source, owner, incarnation: entered.incarnation, place, proof: Proof::Entry };
         let seen =
             queue.seen_of(&entered.value).unwrap_or(Seen::Waiting { place, rank: 1, late: false });
         Ok(Entry::Placed { claims, user, seen, freshness })

@@ -8,10 +8,11 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::clock::Timestamp;
 use crate::identity::cookies;
+use crate::queue::command::ProvenLease;
 use crate::queue::{Place, QueueName, UserId, UserSource};
 use crate::route::Route;
 use crate::store::mirror::LocalQueue;
-use crate::token::{Claims, Keyring};
+use crate::token::{Claims, Keyring, Proof};
 
 use super::credentials::{Carrier, Carriers};
 
@@ -109,11 +110,8 @@ impl Passage {
             None => claims.owner.push_hex(String::from("anon:")),
         };
         let user = HeaderValue::try_from(user).ok();
-        let renewed = (claims.lease_end != Some(until)).then_some(Claims {
-            lease_end: Some(until),
-            place,
-            ..*claims
-        });
+        let proof = Proof::Lease(ProvenLease { until, claimed: true });
+        let renewed = (claims.proof != proof).then_some(Claims { place, proof, ..*claims });
         let queue = queue.name().clone();
         let active = Active { queue, user, place, carrier, renewed };
         Self { active: Some(active), ..Self::default() }

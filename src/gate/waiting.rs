@@ -78,7 +78,7 @@ impl Gate {
                 } else {
                     seen
                 };
-                if let Seen::Active { place, until } = seen {
+                if let Seen::Active { place, until, .. } = seen {
                     let passage =
                         Passage::active(queue, &claims, user, place, until, Carrier::Cookie);
                     return self.forward(visit, Some((queue, Decision::Pass)), Some(passage));

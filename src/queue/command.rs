@@ -181,7 +181,7 @@ pub enum Reaped {
 /// behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sighting {
-    /// The next number to be called; 0 = not known.
+    /// The next number to be called; 0 = not known. Counts only where the line itself is lost.
     pub head: u64,
     /// The last number given; 0 = not known.
     pub tail: u64,

@@ -62,9 +62,17 @@ impl Ranks {
     #[must_use]
     pub fn moved(&self, head: u64, tail: u64) -> Self {
         let skip = usize::try_from((head - head % 8).saturating_sub(self.first) / 8);
-        let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let bytes = self.gone_bytes();
         let bytes = skip.ok().and_then(|skip| bytes.get(skip..)).unwrap_or_default();
         Self::new(head, tail, bytes)
+    }
+
+    /// The gone bits from the byte that holds the head, as [`Ranks::new`] takes them.
+    #[must_use]
+    pub fn gone_bytes(&self) -> Vec<u8> {
+        let bytes = (self.tail + 1).saturating_sub(self.first).div_ceil(8);
+        let all = self.words.iter().flat_map(|word| word.to_be_bytes());
+        all.take(usize::try_from(bytes).unwrap_or(usize::MAX)).collect()
     }
 
     /// The next number to be called.

@@ -268,7 +268,8 @@ impl Pair {
         let got = self.store.rebuild(&self.queue, settings, Origin::File(1), from).await;
         let expected = self.line.compare(from, self.now());
         if expected == Rebuilt::Done {
-            self.line = Line::rebuilt(settings.clone(), Some(1), from, GAP, self.now());
+            let last = self.line.last_incarnation();
+            self.line = Line::rebuilt((settings.clone(), Some(1)), from, last, GAP, self.now());
             self.known = Versions::default();
         }
         self.same(&format!("rebuild {from:?}"), got, &expected)
@@ -381,7 +382,7 @@ macro_rules! store_contract {
                 what_ended_in_a_lost_range_stays_over
                 leases_come_back_while_nobody_is_admitted
                 a_lease_brought_back_late_keeps_to_capacity
-                a_head_seen_elsewhere_passes_those_before_it
+                a_head_seen_elsewhere_moves_nobody_while_the_line_is_known
                 a_lost_line_is_rebuilt_from_a_copy
                 a_lost_line_is_rebuilt_from_its_holders_tokens
                 a_line_gives_way_only_to_one_its_store_never_heard_of

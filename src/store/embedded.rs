@@ -156,10 +156,13 @@ impl QueueStore for Embedded {
     ) -> Result<Rebuilt, StoreError> {
         let now = self.clock.now();
         let mut lines = self.lines.write();
-        let compared =
-            lines.get(queue).map_or(Rebuilt::Done, |line| line.lock().compare(from, now));
+        let (compared, last) = lines.get(queue).map_or((Rebuilt::Done, 0), |line| {
+            let line = line.lock();
+            (line.compare(from, now), line.last_incarnation())
+        });
         if compared == Rebuilt::Done {
-            let line = Line::rebuilt(settings.clone(), text_hash(&origin), from, GAP, now);
+            let declared = (settings.clone(), text_hash(&origin));
+            let line = Line::rebuilt(declared, from, last, GAP, now);
             lines.insert(queue.clone(), Arc::new(Mutex::new(line)));
         }
         Ok(compared)

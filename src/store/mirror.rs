@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use tokio::sync::watch;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::clock::Clock;
 use crate::queue::command::{Configured, Origin};
@@ -30,7 +30,7 @@ use crate::queue::line::REVOCATION_DELAY;
 use crate::queue::settings::OnStoreFailure;
 use crate::queue::{QueueName, QueueTemplate};
 
-use super::{SharedStore, StoreError};
+use super::{SharedSecret, SharedStore, StoreError};
 
 pub use picture::Picture;
 pub use queue::{LocalQueue, Seen};
@@ -52,6 +52,8 @@ pub struct Mirror {
     /// Identifies this gateway's heartbeats; random, so that two never share one.
     gateway: u64,
     definitions: Vec<Definition>,
+    /// What all gateways on the store share, to be told to it again when it has lost it.
+    secrets: Vec<(SharedSecret, [u8; 32])>,
     queues: ArcSwap<HashMap<QueueName, Arc<LocalQueue>, RandomState>>,
     /// Serialises additions to `queues`.
     adding: tokio::sync::Mutex<()>,
@@ -74,10 +76,18 @@ impl Mirror {
             clock,
             gateway,
             definitions,
+            secrets: Vec::new(),
             queues: ArcSwap::default(),
             adding: tokio::sync::Mutex::new(()),
             store_answers: AtomicBool::new(true),
         }
+    }
+
+    /// With these secrets, which a store that loses its data is told again.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Vec<(SharedSecret, [u8; 32])>) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     /// Makes sure that every declared queue exists in the store, and takes a first picture of each.
@@ -225,14 +235,7 @@ impl Mirror {
     /// One round for one queue.
     async fn care_for(&self, queue: &LocalQueue) {
         let pulled = match queue.pull().await {
-            // The store lost the queue: declare it again. Places in it are gone with it.
-            Err(StoreError::UnknownQueue(name)) => match self.definition_of(&name) {
-                Some(definition) => {
-                    warn!(queue.name = %name, "the store does not know queue `{name}`; creating it");
-                    self.configure(&name, definition).await
-                }
-                None => Ok(()),
-            },
+            Err(StoreError::UnknownQueue(_)) => self.bring_back(queue).await,
             pulled => pulled,
         };
         let answers = pulled.is_ok();
@@ -250,6 +253,25 @@ impl Mirror {
         if answers && let Err(error) = queue.tend(self.gateway, KEPT_BEHIND_HEAD).await {
             debug!(%error, queue.name = %queue.name(), "signs of life could not be brought: {error}");
         }
+    }
+
+    /// The store has lost a queue: its line is made again from the copy here, if there is one.
+    async fn bring_back(&self, queue: &LocalQueue) -> Result<(), StoreError> {
+        for (name, secret) in &self.secrets {
+            if self.store.secret(*name, *secret).await? != *secret {
+                error!(
+                    secret.name = ?name,
+                    "the store has lost its data and got a new {name:?} from another gateway; restart this gateway"
+                );
+            }
+        }
+        if let Some(from) = queue.recollection() {
+            return queue.rebuild(&from).await;
+        }
+        let name = queue.name();
+        let Some(definition) = self.definition_of(name) else { return Ok(()) };
+        warn!(queue.name = %name, "the store does not know queue `{name}`; creating it");
+        self.configure(name, definition).await
     }
 
     fn definition_of(&self, name: &QueueName) -> Option<&Definition> {

@@ -68,7 +68,8 @@ impl TokenKey {
     }
 
     /// A key for another purpose, made from this one. `purpose` is a fixed text.
-    fn derive(&self, purpose: &'static str) -> [u8; 32] {
+    #[must_use]
+    pub fn derive(&self, purpose: &'static str) -> [u8; 32] {
         blake3::derive_key(purpose, &self.secret)
     }
 

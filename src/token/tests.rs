@@ -18,15 +18,22 @@ fn claims() -> Claims {
         owner: UserTag(*b"somebody"),
         incarnation: 9,
         place: Place { seq: Seq(77), entered: Timestamp::from_millis(1_764_540_000_250) },
-        lease_end: None,
+        proof: Proof::Entry,
     }
 }
 
 #[test]
 fn a_token_is_75_characters_and_gives_back_what_it_was_made_from() {
     let ring = keyring(&[1]);
-    for lease_end in [None, Some(Timestamp::from_millis(1_764_540_100_000))] {
-        let claims = Claims { lease_end, ..claims() };
+    let at = Timestamp::from_millis(1_764_540_100_000);
+    for proof in [
+        Proof::Entry,
+        Proof::Waited { at, head: 70 },
+        Proof::Waited { at, head: 77 },
+        Proof::Lease(ProvenLease { until: at, claimed: false }),
+        Proof::Lease(ProvenLease { until: at, claimed: true }),
+    ] {
+        let claims = Claims { proof, ..claims() };
         let text = ring.sign(&queue("deal-1"), &claims);
         assert_eq!(text.len(), TOKEN_CHARS);
         let token = UnverifiedToken::parse(&text).unwrap();

@@ -20,8 +20,8 @@ use anteroom::identity::cookie::VisitorCookies;
 use anteroom::identity::cookies::CookieNames;
 use anteroom::page::Page;
 use anteroom::queue::command::{
-    AdmitBy, Admitted, Configured, Entered, Heartbeat, Left, Origin, Purpose, Reaped, Standing,
-    Synced, Versioned, Versions,
+    AdmitBy, Admitted, Configured, Entered, Evidence, Heartbeat, HeldLease, Left, Origin, Purpose,
+    Reaped, Rebuilt, Recollection, Sighting, Standing, Synced, Versioned, Versions,
 };
 use anteroom::queue::settings::Settings;
 use anteroom::queue::{QueueName, Seq, UserTag};
@@ -142,6 +142,41 @@ impl QueueStore for Flaky {
     async fn compact(&self, queue: &QueueName, keep: u64) -> Result<(), StoreError> {
         self.check()?;
         self.inner.compact(queue, keep).await
+    }
+
+    async fn fence(&self, queue: &QueueName, seen: &Sighting) -> Result<Versioned<()>, StoreError> {
+        self.check()?;
+        self.inner.fence(queue, seen).await
+    }
+
+    async fn revive(
+        &self,
+        queue: &QueueName,
+        user: UserTag,
+        evidence: &Evidence,
+    ) -> Result<Versioned<Standing>, StoreError> {
+        self.check()?;
+        self.inner.revive(queue, user, evidence).await
+    }
+
+    async fn restore(
+        &self,
+        queue: &QueueName,
+        leases: &[HeldLease],
+    ) -> Result<Versioned<u64>, StoreError> {
+        self.check()?;
+        self.inner.restore(queue, leases).await
+    }
+
+    async fn rebuild(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        origin: Origin,
+        from: &Recollection,
+    ) -> Result<Rebuilt, StoreError> {
+        self.check()?;
+        self.inner.rebuild(queue, settings, origin, from).await
     }
 }
 

@@ -71,6 +71,8 @@ pub(super) struct Recovery {
     created: Timestamp,
     /// The last incarnation the store knew of then; 0 = none.
     previous: u32,
+    /// The last incarnation the store has had of this queue, if later than the line's own.
+    superseded: u32,
     fences: u64,
     /// Ascending and disjoint.
     lost: Vec<LostRange>,
@@ -119,30 +121,6 @@ impl Recovery {
     }
 }
 
-/// Whether a line of incarnation `current`, made at `created` when the last one known had been
-/// `previous`, may give way to `wanted`, of which the newest trace is from `issued`.
-///
-/// A later incarnation always wins: the store has fallen back behind it. An earlier one wins only
-/// over a line that has just been made, by a store that never heard of it, and only if it was
-/// alive when that happened.
-fn may_become(
-    (current, previous): (u32, u32),
-    wanted: u32,
-    issued: Timestamp,
-    created: Timestamp,
-    now: Timestamp,
-) -> bool {
-    let alive = |at: Timestamp| issued.plus(TRACES_LAST) >= at;
-    if wanted > current {
-        alive(now)
-    } else {
-        previous < wanted
-            && wanted < current
-            && now <= created.plus(GIVES_WAY_FOR)
-            && alive(created)
-    }
-}
-
 impl Line {
     /// The same line, made by a store that had last known incarnation `previous` of this queue.
     #[must_use]
@@ -152,18 +130,32 @@ impl Line {
     }
 
     /// Whether this line may give way to what is left of another, or is that line.
+    ///
+    /// An incarnation later than any the store has had wins: the store has fallen back behind it.
+    /// An earlier one wins only over a line that has just been made, by a store that never heard
+    /// of it, and only if it was alive when that happened.
     #[must_use]
     pub fn compare(&self, with: &Recollection, now: Timestamp) -> Rebuilt {
         let now = now.max(self.last_now);
         let (ours, wanted) = (self.incarnation, with.incarnation);
         let Recovery { created, previous, .. } = self.recovery;
-        if ours == wanted {
-            Rebuilt::Known
-        } else if may_become((ours, previous), wanted, with.sighting.issued, created, now) {
-            Rebuilt::Done
+        let alive = |at: Timestamp| with.sighting.issued.plus(TRACES_LAST) >= at;
+        let wins = if wanted > ours {
+            wanted > self.last_incarnation() && alive(now)
         } else {
-            Rebuilt::Refused
+            previous < wanted && now <= created.plus(GIVES_WAY_FOR) && alive(created)
+        };
+        match wins {
+            _ if wanted == ours => Rebuilt::Known,
+            true => Rebuilt::Done,
+            false => Rebuilt::Refused,
         }
+    }
+
+    /// The last incarnation the store has had of this queue.
+    #[must_use]
+    pub fn last_incarnation(&self) -> u32 {
+        self.incarnation.max(self.recovery.superseded)
     }
 
     /// Moves the line past everything that has been seen of it; see
@@ -191,10 +183,10 @@ impl Line {
             }
             let floor = seen.issued.minus(ISSUED_SLACK);
             self.recovery.issued_floor = self.recovery.issued_floor.max(floor);
+            self.pass_up_to(seen.head);
         } else if server == Server::New || seen_tail > self.tail {
             self.leave_a_gap(self.tail.max(seen_tail).saturating_add(gap).min(Seq::MAX.0));
         }
-        self.pass_up_to(seen.head, now);
         if (self.versions, self.head, self.tail) != before {
             self.versions.all += 1;
         }
@@ -214,20 +206,16 @@ impl Line {
         self.versions.gone += 1;
     }
 
-    /// The head moves on to where it was seen: who is in between was called by a server whose word
-    /// is lost, and may come to the late lane.
-    fn pass_up_to(&mut self, head: u64, now: Timestamp) {
+    /// The head moves on to where it was seen before everything was lost: who is in between was
+    /// served. (After a failover it stays: whom the lost server called is called again, in order,
+    /// and leases that are brought back leave the line.)
+    fn pass_up_to(&mut self, head: u64) {
         let head = head.min(self.tail + 1);
-        if head <= self.head {
-            return;
-        }
-        let present = (self.head..head).filter(|seq| !self.gone.get(seq - self.base)).count();
-        self.live -= present as u64;
-        self.head = head;
-        if self.recovery.rebuilding.is_some() {
+        if head > self.head {
+            let present = (self.head..head).filter(|seq| !self.gone.get(seq - self.base)).count();
+            self.live -= present as u64;
+            self.head = head;
             self.marks.forget(head);
-        } else {
-            self.marks.record(head, now, self.settings.late_grace);
         }
     }
 
@@ -359,12 +347,15 @@ impl Line {
     }
 
     /// A line made of what is left of it; see
-    /// [`QueueStore::rebuild`](crate::store::QueueStore::rebuild). `gap` is [`GAP`] but in tests.
+    /// [`QueueStore::rebuild`](crate::store::QueueStore::rebuild).
+    ///
+    /// - `superseded`: the last incarnation the store has had, 0 if none.
+    /// - `gap`: [`GAP`] but in tests.
     #[must_use]
     pub fn rebuilt(
-        settings: Settings,
-        text_hash: Option<u64>,
+        (settings, text_hash): (Settings, Option<u64>),
         from: &Recollection,
+        superseded: u32,
         gap: u64,
         now: Timestamp,
     ) -> Self {
@@ -373,7 +364,7 @@ impl Line {
         line.tail = seen.tail.min(Seq::MAX.0 - gap.min(Seq::MAX.0));
         line.head = seen.head.clamp(1, line.tail + 1);
         line.base = line.head / 64 * 64;
-        line.recovery = Recovery { fences: 1, ..Recovery::default() };
+        line.recovery = Recovery { fences: 1, superseded, ..Recovery::default() };
         line.heartbeats.forget_before(now.as_millis() / EPOCH_MS);
         if line.tail > 0 {
             line.recovery.lose(1, line.tail);

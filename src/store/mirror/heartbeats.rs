@@ -54,6 +54,11 @@ impl Heartbeats {
         current.words[index].fetch_or((1 << 63) >> (at % 64), Ordering::Relaxed);
     }
 
+    /// Forgets what was heard: numbers start anew with an incarnation.
+    pub(super) fn start_anew(&self) {
+        self.current.write().words.clear();
+    }
+
     /// Begins `epoch` for the line from `head`; returns what the one before heard, or `None` while
     /// it goes on.
     pub(super) fn turn(&self, epoch: u64, head: u64, gateway: u64) -> Option<Heartbeat> {

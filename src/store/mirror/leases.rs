@@ -70,6 +70,11 @@ impl Leases {
         (lease.owner == owner && lease.until > now.plus(margin)).then_some(lease)
     }
 
+    /// All that hold at `now`.
+    pub(super) fn all(&self, now: Timestamp) -> Vec<Lease> {
+        self.known.read().by_seq.values().filter(|lease| lease.until > now).copied().collect()
+    }
+
     /// Drops the given numbers for good.
     pub(super) fn revoke(&self, revoked: impl IntoIterator<Item = u64>) {
         let mut revoked = revoked.into_iter().peekable();

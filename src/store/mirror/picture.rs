@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::queue::command::{Synced, Versions};
+use crate::queue::command::{RecoveryState, Synced, Versions};
 use crate::queue::estimate::Pace;
 use crate::queue::settings::Settings;
 use crate::queue::snapshot::Ranks;
@@ -29,6 +29,8 @@ pub struct Picture {
     pub settings: Arc<Settings>,
     /// How fast the line moves.
     pub pace: Pace,
+    /// What the store may have lost.
+    pub recovery: RecoveryState,
     /// When the store was asked, by this gateway's clock: the picture is at least that new.
     pub asked: Timestamp,
 }
@@ -47,6 +49,7 @@ impl Picture {
             late: synced.late.unwrap_or_default().into_iter().collect(),
             settings: Arc::new(synced.settings?),
             pace,
+            recovery: synced.recovery,
             asked,
         })
     }
@@ -72,6 +75,7 @@ impl Picture {
                 .map_or_else(|| Arc::clone(&self.late), |late| late.into_iter().collect()),
             settings: synced.settings.map_or_else(|| Arc::clone(&self.settings), Arc::new),
             pace,
+            recovery: synced.recovery,
             asked,
         }
     }

@@ -1,6 +1,7 @@
 //! One queue at one gateway: what it answers by itself, and when it asks the store.
 
 mod own;
+mod recovery;
 mod upkeep;
 mod view;
 
@@ -14,8 +15,8 @@ use quick_cache::sync::Cache;
 
 use crate::clock::{Clock, Timestamp};
 use crate::queue::command::{
-    AdmitBy, Admitted, Entered, Freshness, Gone, Heartbeat, Left, Purpose, Standing, Versioned,
-    Versions,
+    AdmitBy, Admitted, Entered, Freshness, Gone, Heartbeat, Left, Purpose, Sighting, Standing,
+    Versioned, Versions,
 };
 use crate::queue::definition::Definition;
 use crate::queue::estimate::Estimator;
@@ -25,6 +26,7 @@ use crate::queue::{Place, QueueName, Seq, UserSource, UserTag};
 use crate::token::Claims;
 
 use self::own::Own;
+use self::recovery::Recovery;
 use super::heartbeats::Heartbeats;
 use super::leases::{Lease, Leases};
 use super::picture::Picture;
@@ -66,6 +68,8 @@ pub enum Seen {
         place: Place,
         /// When it ends.
         until: Timestamp,
+        /// Whether it has been used.
+        claimed: bool,
     },
     /// Nowhere any more.
     Gone(Gone),
@@ -97,6 +101,9 @@ pub struct LocalQueue {
     own: RwLock<Own>,
     answers: Cache<AnswerKey, (Timestamp, Standing)>,
     last_request: AtomicU64,
+    /// Hash of the text the queue was declared with.
+    text_hash: u64,
+    recovery: Recovery,
 }
 
 impl LocalQueue {
@@ -107,7 +114,15 @@ impl LocalQueue {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
         let asked = clock.now();
-        let synced = store.sync(&name, Versions::default()).await?;
+        let synced = match store.sync(&name, Versions::default()).await {
+            Err(StoreError::NeedsFence(_)) => {
+                // This gateway has seen nothing of it yet.
+                store.fence(&name, &Sighting::default()).await?;
+                store.sync(&name, Versions::default()).await?
+            }
+            synced => synced?,
+        };
+        let picture_recovery = synced.recovery.clone();
         let mut estimator = Estimator::default();
         estimator.observe(&synced, &definition.settings);
         let (now, head) = (synced.now, synced.head);
@@ -131,6 +146,8 @@ impl LocalQueue {
             answers: Cache::new(ANSWERS),
             last_request: AtomicU64::new(clock.now().as_millis()),
             clock,
+            text_hash: definition.text_hash,
+            recovery: Recovery::of(&picture_recovery),
         };
         queue.sample_offset(asked, now);
         queue.heartbeats.turn(now.as_millis() / EPOCH_MS, head, 0);
@@ -198,7 +215,7 @@ impl LocalQueue {
         {
             // The gate takes a place for over a moment before the store does. Who enters again in
             // between gets a new one, not the one that is refused.
-            self.store.leave(&self.name, user, Some(place.seq)).await?;
+            self.fenced(|| self.store.leave(&self.name, user, Some(place.seq))).await?;
             entered = self.enter_store(user).await?;
         }
         let (one, at) = (entered.value, entered.at);
@@ -222,10 +239,14 @@ impl LocalQueue {
     }
 
     async fn enter_store(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
+        let users = [user];
         let Versioned { version, incarnation, at, value } =
-            self.store.enter(&self.name, &[user]).await?;
+            self.fenced(|| self.store.enter(&self.name, &users)).await?;
         let value = value.first().copied();
         let value = value.ok_or_else(|| StoreError::Corrupt("no answer to an enter".into()))?;
+        if value == Entered::Rebuilding {
+            return Err(StoreError::rebuilding());
+        }
         Ok(Versioned { version, incarnation, at, value })
     }
 
@@ -250,10 +271,13 @@ impl LocalQueue {
     /// The store's error.
     pub async fn poll(&self, claims: &Claims) -> Result<Seen, StoreError> {
         self.touch();
+        if !self.knows_incarnation_of(claims).await? {
+            return Ok(Seen::Gone(Gone::Unknown));
+        }
         if let Some(seen) = self.answer_locally(claims) {
             return Ok(seen);
         }
-        self.ask(claims.owner, Some(claims.place.seq), Purpose::Poll).await
+        self.ask(claims.owner, Some(claims), Purpose::Poll).await
     }
 
     /// Whether the holder of a verified token may pass now. The first pass claims the place.
@@ -264,10 +288,13 @@ impl LocalQueue {
         self.touch();
         // While the store is known to be away the policy decides, whatever is remembered here.
         self.check_store()?;
+        if !self.knows_incarnation_of(claims).await? {
+            return Ok(Seen::Gone(Gone::Unknown));
+        }
         if let Some(seen) = self.answer_locally(claims) {
             return Ok(seen);
         }
-        self.ask(claims.owner, Some(claims.place.seq), Purpose::Pass).await
+        self.ask(claims.owner, Some(claims), Purpose::Pass).await
     }
 
     /// The live place of `user`, if there is one, for who asks without a token.
@@ -286,7 +313,8 @@ impl LocalQueue {
     pub async fn pass_user(&self, user: UserTag) -> Result<Seen, StoreError> {
         self.touch();
         self.check_store()?;
-        let found = self.store.standing(&self.name, user, None, Purpose::Pass).await?;
+        let found =
+            self.fenced(|| self.store.standing(&self.name, user, None, Purpose::Pass)).await?;
         self.remember(user, found.value, found.at);
         Ok(self.seen(found.value))
     }
@@ -303,7 +331,7 @@ impl LocalQueue {
             Some(seq) => Some(seq),
             None => self.place_of(user).await?,
         };
-        let left = self.store.leave(&self.name, user, seq).await?;
+        let left = self.fenced(|| self.store.leave(&self.name, user, seq)).await?;
         let seq = seq.unwrap_or(Seq(0));
         self.leases.remove(seq.0);
         self.own.write().left.insert(seq.0, left.version);
@@ -312,7 +340,8 @@ impl LocalQueue {
     }
 
     async fn place_of(&self, user: UserTag) -> Result<Option<Seq>, StoreError> {
-        let found = self.store.standing(&self.name, user, None, Purpose::Poll).await?;
+        let found =
+            self.fenced(|| self.store.standing(&self.name, user, None, Purpose::Poll)).await?;
         Ok(match found.value {
             Standing::Waiting(place) | Standing::Late(place) | Standing::Active { place, .. } => {
                 Some(place.seq)
@@ -327,7 +356,7 @@ impl LocalQueue {
     /// The store's error; the next call finds out what happened.
     pub async fn admit(&self, max: u64, by: AdmitBy) -> Result<Admitted, StoreError> {
         self.check_store()?;
-        Ok(self.store.admit(&self.name, max, by).await?.value)
+        Ok(self.fenced(|| self.store.admit(&self.name, max, by)).await?.value)
     }
 
     /// Until when this gateway can prove without the store that the holder is active: by a lease
@@ -346,13 +375,14 @@ impl LocalQueue {
         known
             .filter(|lease| lease.claimed)
             .map(|lease| lease.until)
-            .or_else(|| claims.lease_end.filter(|end| *end > now.plus(LEASE_MARGIN)))
+            .or_else(|| claims.lease().map(|lease| lease.until))
+            .filter(|until| *until > now.plus(LEASE_MARGIN))
     }
 
     /// Whether a token is older than the queue itself: over, whoever holds it.
     #[must_use]
     pub fn outlived(&self, claims: &Claims) -> bool {
-        claims.incarnation < self.picture.load().incarnation
+        claims.incarnation < self.picture.load().incarnation && !self.may_be_rebuilt(claims)
     }
 
     /// What the picture alone can say about a token: that it waits, or that it is over.
@@ -361,15 +391,20 @@ impl LocalQueue {
         let own = self.own.read();
         let picture = self.picture.load();
         if claims.incarnation != picture.incarnation {
-            // A picture of an older incarnation cannot judge a younger token.
-            return (claims.incarnation < picture.incarnation).then_some(Seen::Gone(Gone::Unknown));
+            // Changed this very moment.
+            return Some(Seen::Gone(Gone::Unknown));
+        }
+        self.witness(claims, &picture);
+        if picture.recovery.rebuilding && claims.issued() < picture.recovery.issued_floor {
+            return Some(Seen::Gone(Gone::Unknown));
         }
         let seq = claims.place.seq.0;
         if own.knows_left(seq, &picture) {
             return Some(Seen::Gone(Gone::Unknown));
         }
         // A place that was admitted after this picture was taken still looks as if it waited.
-        if self.leases.knows(seq) || picture.ranks.is_gone(seq) {
+        let was_admitted = claims.lease().is_some() || self.leases.knows(seq);
+        if was_admitted || picture.ranks.is_gone(seq) {
             return None;
         }
         let place = claims.place;
@@ -397,7 +432,11 @@ impl LocalQueue {
             Purpose::Poll => true,
             Purpose::Pass => lease.claimed && !self.wants_renewal(&lease, now),
         };
-        enough.then_some(Seen::Active { place: lease.place, until: lease.until })
+        enough.then_some(Seen::Active {
+            place: lease.place,
+            until: lease.until,
+            claimed: lease.claimed,
+        })
     }
 
     /// Asks the store about one number; concurrent and repeated questions within a second share
@@ -406,9 +445,10 @@ impl LocalQueue {
     async fn ask(
         &self,
         user: UserTag,
-        seq: Option<Seq>,
+        claims: Option<&Claims>,
         purpose: Purpose,
     ) -> Result<Seen, StoreError> {
+        let seq = claims.map(|claims| claims.place.seq);
         // No number is 0: it stands for "whatever place the user has".
         let key = (seq.map_or(0, |seq| seq.0), user, purpose);
         loop {
@@ -428,7 +468,7 @@ impl LocalQueue {
                         return Ok(seen);
                     }
                     self.check_store()?;
-                    let found = self.store.standing(&self.name, user, seq, purpose).await?;
+                    let found = self.find(user, claims, purpose).await?;
                     self.remember(user, found.value, found.at);
                     if seq.is_none() || !matches!(found.value, Standing::Active { .. }) {
                         // Refused only if somebody else has just put an answer there.
@@ -469,7 +509,7 @@ impl LocalQueue {
             {
                 Seen::Gone(Gone::Expired)
             }
-            Standing::Active { place, until, .. } => Seen::Active { place, until },
+            Standing::Active { place, until, claimed } => Seen::Active { place, until, claimed },
             Standing::Gone(gone) => Seen::Gone(gone),
         }
     }

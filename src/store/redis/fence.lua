@@ -31,24 +31,18 @@ if m.rebuilding then
     m.tail = seen_tail
   end
   m.issued_floor = math.max(m.issued_floor, issued - ISSUED_SLACK)
+  -- The head moves on to where it was seen before everything was lost: who is in between was served.
+  head = math.min(head, m.tail + 1)
+  if head > m.head then
+    local absent = redis.call(
+      'BITCOUNT', GONE, text(m.head - m.base), text(head - 1 - m.base), 'BIT')
+    m.live = m.live - (head - m.head - absent)
+    m.head = head
+    m.forgotten = math.max(m.forgotten, head)
+    redis.call('DEL', MARKS)
+  end
 elseif new or seen_tail > m.tail then
   leave_a_gap(math.min(math.max(m.tail, seen_tail) + gap, MAX_SEQ))
-end
-
--- The head moves on to where it was seen: who is in between was called by a server whose word is
--- lost, and may come to the late lane.
-head = math.min(head, m.tail + 1)
-if head > m.head then
-  local absent = redis.call(
-    'BITCOUNT', GONE, text(m.head - m.base), text(head - 1 - m.base), 'BIT')
-  m.live = m.live - (head - m.head - absent)
-  m.head = head
-  if m.rebuilding then
-    redis.call('DEL', MARKS)
-    m.forgotten = math.max(m.forgotten, head)
-  else
-    record_head()
-  end
 end
 if m.v_all ~= before.v_all or m.v_gone ~= before.v_gone
   or m.head ~= before.head or m.tail ~= before.tail then

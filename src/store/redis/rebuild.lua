@@ -16,10 +16,12 @@ local incarnation, seen_head = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
 local seen_tail, issued, gap = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
 local has_copy = ARGV[at + 5] == '1'
 
--- Whether the line that is here may give way.
+local last = tonumber(redis.call('GET', INCARNATION) or 0)
+
+-- Whether the line that is here may give way; see Line::compare.
 local function may_give_way()
   if incarnation > m.inc then
-    return issued + TRACES_LAST >= now
+    return incarnation > last and issued + TRACES_LAST >= now
   end
   return m.previous < incarnation and now <= m.created + GIVES_WAY_FOR
     and issued + TRACES_LAST >= m.created
@@ -34,10 +36,9 @@ if open(true) then
 elseif for_tests == '1' and ARGV[1] ~= '' then
   now = tonumber(ARGV[1])
 end
-local last = tonumber(redis.call('GET', INCARNATION) or 0)
 create(incarnation, 0, 0)
 if last > incarnation then
-  redis.call('SET', INCARNATION, text(last)) -- incarnations only grow
+  redis.call('SET', INCARNATION, text(last)) -- what was given up stays known
 end
 lost, lost_changed = {}, false
 open(true)

@@ -30,22 +30,32 @@ impl LocalQueue {
     /// Takes a new picture.
     pub(in super::super) async fn pull(&self) -> Result<(), StoreError> {
         let old = self.picture.load_full();
+        let seen = self.sighting();
         let mut asked = self.clock.now();
-        let mut synced = self.store.sync(&self.name, old.versions).await?;
-        let known = synced.incarnation == old.incarnation;
-        if !known {
+        let mut synced = self.fenced(|| self.store.sync(&self.name, old.versions)).await?;
+        if synced.incarnation != old.incarnation {
+            // Somebody made a new line. If the store had lost ours, this copy brings it back.
+            if let Some(from) = self.recollection_of(&old) {
+                self.rebuild(&from).await?;
+            }
             asked = self.clock.now();
             synced = self.store.sync(&self.name, Versions::default()).await?;
         }
+        let known = synced.incarnation == old.incarnation;
         self.sample_offset(asked, synced.now);
-        // A copy that was stale for too long may have missed a revocation.
-        if !known {
+        if known {
+            self.keep_leases_to_restore(&synced.recovery);
+            // A copy that was stale for too long may have missed a revocation.
+            if asked < old.asked || asked.since(old.asked) > REVOCATION_KEPT / 2 {
+                self.leases.clear();
+            }
+        } else {
             self.leases.start_anew();
-        } else if asked < old.asked || asked.since(old.asked) > REVOCATION_KEPT / 2 {
-            self.leases.clear();
+            self.heartbeats.start_anew();
+            self.answers.clear();
+            self.recovery.start_anew(&synced.recovery);
         }
-        let revoked = synced.revoked.take().unwrap_or_default();
-        self.leases.revoke(revoked);
+        self.leases.revoke(synced.revoked.take().unwrap_or_default());
         if asked.as_secs() != old.asked.as_secs() {
             self.leases.drop_ended(synced.now);
         }
@@ -60,16 +70,18 @@ impl LocalQueue {
             Picture::first(synced, pace, asked)
                 .ok_or_else(|| StoreError::Corrupt("a queue without settings".into()))?
         };
-        let shown = picture.versions.all;
-        self.picture.store(Arc::new(picture));
-        let mut own = self.own.write();
-        if !known {
-            // Versions start anew with an incarnation.
-            *own = Own::default();
+        self.note_head(self.now_at(asked), picture.ranks.head(), picture.settings.claim_ttl);
+        let picture = Arc::new(picture);
+        self.picture.store(Arc::clone(&picture));
+        {
+            let mut own = self.own.write();
+            if !known {
+                // Versions start anew with an incarnation.
+                *own = Own::default();
+            }
+            own.left.retain(|_, version| picture.versions.all < *version);
         }
-        own.left.retain(|_, version| shown < *version);
-        drop(own);
-        Ok(())
+        if known { self.remind(seen, &picture).await } else { Ok(()) }
     }
 
     /// Brings signs of life to the store when an epoch ends, and has the silent judged.
@@ -81,15 +93,15 @@ impl LocalQueue {
             *unsent = Some(heard);
         }
         if let Some(heard) = unsent.as_ref() {
-            self.store.heartbeat(&self.name, heard).await?;
+            self.fenced(|| self.store.heartbeat(&self.name, heard)).await?;
             *unsent = None;
         }
         if self.judged_epoch.load(Ordering::Relaxed) >= epoch {
             return Ok(());
         }
-        if self.store.reap(&self.name).await? != Reaped::Incomplete {
+        if self.fenced(|| self.store.reap(&self.name)).await? != Reaped::Incomplete {
             self.judged_epoch.store(epoch, Ordering::Relaxed);
-            self.store.compact(&self.name, keep).await?;
+            self.fenced(|| self.store.compact(&self.name, keep)).await?;
         }
         Ok(())
     }

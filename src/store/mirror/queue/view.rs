@@ -25,7 +25,7 @@ impl LocalQueue {
                 };
                 (status, Some(rank), Some(place), None, picture.pace.estimate(rank))
             }
-            Seen::Active { place, until } => {
+            Seen::Active { place, until, .. } => {
                 (Status::Active, Some(0), Some(place), Some(until), None)
             }
             Seen::Gone(Gone::Closed) => (Status::Closed, None, None, None, None),
