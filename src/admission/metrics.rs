@@ -9,9 +9,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::store::mirror::{Mirror, Picture};
+use crate::store::mirror::{LocalQueue, Mirror, Picture};
 
-/// Shows waiting, active, capacity and admissions of all queues, summed over the instances of a
+/// Shows who waits, is active and was admitted in all queues, summed over the instances of a
 /// template.
 pub struct QueueCollector(Arc<Mirror>);
 
@@ -23,10 +23,10 @@ impl QueueCollector {
     }
 
     /// One number of every queue, by name or template.
-    fn sums(&self, of: fn(&Picture) -> u64) -> BTreeMap<String, u64> {
+    fn sums(&self, of: fn(&LocalQueue, &Picture) -> u64) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for queue in self.0.all() {
-            *sums.entry(queue.label().to_owned()).or_default() += of(&queue.picture());
+            *sums.entry(queue.label().to_owned()).or_default() += of(&queue, &queue.picture());
         }
         sums
     }
@@ -39,14 +39,21 @@ impl fmt::Debug for QueueCollector {
 }
 
 /// Name, help and value of a gauge.
-type Gauge = (&'static str, &'static str, fn(&Picture) -> u64);
+type Gauge = (&'static str, &'static str, fn(&LocalQueue, &Picture) -> u64);
 
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let gauges: [Gauge; 3] = [
-            ("queue_waiting", "Users waiting, late ones included", Picture::waiting),
-            ("queue_active", "Tokens active", |picture| picture.active),
-            ("queue_capacity", "Most tokens active at once", |picture| picture.settings.capacity),
+        let arrivals = "Users who came while the store was away and have not entered yet";
+        let gauges: [Gauge; 5] = [
+            ("queue_waiting", "Users waiting, late ones included", |_, picture| picture.waiting()),
+            ("queue_active", "Tokens active", |_, picture| picture.active),
+            ("queue_capacity", "Most tokens active at once", |_, picture| {
+                picture.settings.capacity
+            }),
+            ("queue_arrivals_held", arrivals, |queue, _| queue.arrivals() as u64),
+            ("queue_fences", "Moves of the line to a new server of its store", |_, picture| {
+                picture.recovery.fences
+            }),
         ];
         for (name, help, of) in gauges {
             let kind = ConstGauge::new(0i64).metric_type();
@@ -59,7 +66,7 @@ impl Collector for QueueCollector {
         let help = "Users admitted since the queue was created";
         let kind = ConstCounter::new(0u64).metric_type();
         let mut family = encoder.encode_descriptor("queue_admitted", help, None, kind)?;
-        for (queue, value) in self.sums(|picture| picture.admitted) {
+        for (queue, value) in self.sums(|_, picture| picture.admitted) {
             ConstCounter::new(value).encode(family.encode_family(&[("queue", queue)])?)?;
         }
         Ok(())

@@ -57,7 +57,17 @@ async fn enter(api: &Api, call: &Call<'_>, site: Site) -> Result<Response<Body>,
             return Err(early(Problem::new(Code::Unauthenticated).with_queue(queue.name())));
         }
     };
-    let entry = entry?;
+    let entry = match entry {
+        Ok(entry) => entry,
+        Err(error) => {
+            // Who tries again is to be known as the one who came first.
+            let mut response = Early::from(error).into_response();
+            if site == Site::Own {
+                response.headers_mut().extend(visitor_cookie.map(|cookie| (SET_COOKIE, cookie)));
+            }
+            return Ok(response);
+        }
+    };
     let (claims, seen, freshness) = match entry {
         Entry::Placed { claims, seen, freshness, .. } => (claims, seen, freshness),
         Entry::Refused(status) => {

@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 
 use crate::gate::answer::{page_location, see_other};
+use crate::gate::credentials::Carrier;
 use crate::gate::{Entry, Navigation};
 use crate::page::PageContext;
 use crate::problem::{Code, Problem};
@@ -49,11 +50,15 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
         return Ok(go_on(&asked));
     }
     // A token that cannot be used counts as none: the person is entered as who she is.
-    if let Ok(Asker::Token { claims, .. }) = api.asker(&call) {
+    if let Ok(Asker::Token { claims, carrier }) = api.asker(&call) {
         match call.queue.poll(&claims).await {
             Ok(Seen::Active { .. }) => return Ok(go_on(&asked)),
             Ok(seen @ Seen::Waiting { .. }) => {
-                return Ok(api.show(&call, &asked, &call.queue.view(seen)));
+                let mut response = api.show(&call, &asked, &call.queue.view(seen));
+                if carrier == Carrier::Cookie {
+                    api.renew_cookie(&mut response, &call, &claims, seen);
+                }
+                return Ok(response);
             }
             Ok(Seen::Gone(_)) => {}
             Err(_) => {
@@ -64,9 +69,6 @@ async fn page(api: &Api, name: &str, parts: &Parts) -> Result<Response<Bytes>, E
     // Pictures and scripts of other sites, too, can ask for this page.
     if Navigation::of(parts) != Navigation::Yes {
         return Ok(api.show(&call, &asked, &call.queue.view_of(Status::Joining)));
-    }
-    if !call.queue.store_answers() {
-        return Ok(api.show(&call, &asked, &call.queue.view_of(Status::StoreAway)));
     }
     let entered = api.gate.enter(&call.queue, &call.identities).await;
     let Ok(entry) = entered else {

@@ -8,10 +8,10 @@ use http::{Method, Response, StatusCode};
 use crate::gate::credentials::Carrier;
 use crate::problem::{Code, Problem};
 use crate::queue::command::Gone;
-use crate::store::mirror::{LocalQueue, Seen};
+use crate::store::mirror::Seen;
 use crate::token::Claims;
 
-use super::caller::{Asker, Early, Opening, early};
+use super::caller::{Asker, Call, Early, Opening, early};
 use super::{Api, answer};
 
 pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Body> {
@@ -27,11 +27,16 @@ pub(super) async fn serve(api: &Api, queue: &str, parts: &Parts) -> Response<Bod
 async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, Early> {
     let call = api.call(queue, Opening::TokenHolder, parts).await?;
     let (seen, token) = match api.asker(&call)? {
-        Asker::Token { claims, carrier, .. } => {
+        Asker::Token { claims, carrier: Carrier::Header } => {
             let seen = call.queue.poll(&claims).await?;
-            let token =
-                (carrier == Carrier::Header).then(|| api.fresh_token(&call.queue, claims, seen));
-            (seen, token)
+            let claims = call.queue.renewed(&claims, seen).unwrap_or(claims);
+            (seen, Some(api.gate.sign(call.queue.name(), &claims)))
+        }
+        Asker::Token { claims, carrier: Carrier::Cookie } => {
+            let seen = call.queue.poll(&claims).await?;
+            let mut response = api.place(StatusCode::OK, &call.queue.view(seen), None);
+            api.renew_cookie(&mut response, &call, &claims, seen);
+            return Ok(response);
         }
         Asker::User(user) => (call.queue.lookup(api.gate.tag(&user)).await?, None),
         Asker::Outlived => (Seen::Gone(Gone::Unknown), None),
@@ -43,8 +48,18 @@ async fn rank(api: &Api, queue: &str, parts: &Parts) -> Result<Response<Bytes>, 
 }
 
 impl Api {
-    /// The token to tell a client who may keep it: with the end of the lease once it is active.
-    fn fresh_token(&self, queue: &LocalQueue, claims: Claims, seen: Seen) -> String {
-        self.gate.sign(queue.name(), &queue.renewed(&claims, seen).unwrap_or(claims))
+    /// Gives who waits a newer token cookie once the one that came is old.
+    pub(super) fn renew_cookie(
+        &self,
+        response: &mut Response<Bytes>,
+        call: &Call<'_>,
+        claims: &Claims,
+        seen: Seen,
+    ) {
+        let Seen::Waiting { .. } = seen else { return };
+        if let Some(renewed) = call.queue.renewed(claims, seen) {
+            let https = call.caller.https();
+            self.gate.add_token_cookie(response, call.parts, &call.queue, &renewed, https);
+        }
     }
 }

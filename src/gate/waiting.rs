@@ -51,15 +51,16 @@ impl Gate {
         queue: &LocalQueue,
         code: Code,
     ) -> Verdict {
-        if !queue.store_answers() {
+        let enters = gated.auto_enter
+            && gated.when_waiting != WhenWaiting::Reject
+            && Navigation::of(visit.parts) == Navigation::Yes;
+        // Who enters is noted all the same.
+        if !queue.store_answers() && !enters {
             return self.store_away(visit, gated, queue, None, &StoreError::away());
         }
         if code == Code::QueueClosed {
             return self.wait(&visit, gated, queue, &queue.view_of(Status::Closed), None);
         }
-        let enters = gated.auto_enter
-            && gated.when_waiting != WhenWaiting::Reject
-            && Navigation::of(visit.parts) == Navigation::Yes;
         if !enters {
             return self.wait_or_refuse(&visit, gated, queue, code);
         }

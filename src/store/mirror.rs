@@ -8,6 +8,7 @@
 //! Staleness is at most a quarter of a second while the store answers. An active token is taken at
 //! its word from the local copy only while that copy is younger than [`REVOCATION_DELAY`].
 
+mod arrivals;
 mod heartbeats;
 mod leases;
 mod picture;
@@ -237,6 +238,11 @@ impl Mirror {
         let pulled = match queue.pull().await {
             Err(StoreError::UnknownQueue(_)) => self.bring_back(queue).await,
             pulled => pulled,
+        };
+        // Before anybody else may enter.
+        let pulled = match pulled {
+            Ok(()) => queue.enter_arrivals().await,
+            failed => failed,
         };
         let answers = pulled.is_ok();
         let answered = queue.set_store_answers(answers);

@@ -41,8 +41,8 @@ use crate::support::soon;
 
 /// A store that can go away, and counts what it is asked.
 #[derive(Debug)]
-struct Flaky {
-    inner: SharedStore,
+pub(crate) struct Flaky {
+    pub(crate) inner: SharedStore,
     away: AtomicBool,
     /// Whether the part of the store with the queues `lost-…` is away, and how often it was asked.
     lost: AtomicBool,
@@ -181,17 +181,17 @@ impl QueueStore for Flaky {
 }
 
 /// One gateway around a shop, in this process.
-struct Site {
+pub(crate) struct Site {
     gate: Arc<Gate>,
     api: QueueApi,
-    mirror: Arc<Mirror>,
-    store: Arc<Flaky>,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) store: Arc<Flaky>,
     /// What came through to the shop or, below the prefix, to the queue API.
     through: Arc<Mutex<Vec<Parts>>>,
     _stop: watch::Sender<bool>,
 }
 
-const QUEUE: &str = "deal-1";
+pub(crate) const QUEUE: &str = "deal-1";
 
 /// A gateway with this configuration behind the usual beginning; `queue` goes into the only queue.
 async fn site(queue: &str, rest: &str, clock: Arc<dyn Clock>) -> Site {
@@ -236,32 +236,33 @@ async fn site(queue: &str, rest: &str, clock: Arc<dyn Clock>) -> Site {
     Site { gate, api, mirror, store, through: Arc::default(), _stop: stop }
 }
 
-async fn plain(queue: &str, rest: &str) -> Site {
+pub(crate) async fn plain(queue: &str, rest: &str) -> Site {
     site(queue, rest, Arc::new(SystemClock)).await
 }
 
 /// The route that all stories protect.
-const GATED: &str = "[[route]]\npath = \"/checkout/*\"\nupstream = \"shop\"\nqueue = \"deal-1\"\n";
+pub(crate) const GATED: &str =
+    "[[route]]\npath = \"/checkout/*\"\nupstream = \"shop\"\nqueue = \"deal-1\"\n";
 
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let body: serde_json::Value = serde_json::from_str(&self.body).expect("JSON");
         body["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    fn location(&self) -> &str {
+    pub(crate) fn location(&self) -> &str {
         self.headers["location"].to_str().expect("text")
     }
 
     /// The cookies it sets, as a browser sends them back.
-    fn cookies(&self) -> String {
+    pub(crate) fn cookies(&self) -> String {
         let pairs = self.headers.get_all("set-cookie").iter().map(|line| {
             line.to_str().expect("text").split(';').next().unwrap_or_default().to_owned()
         });
@@ -270,7 +271,7 @@ impl Answer {
 }
 
 impl Site {
-    async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in [("host", "shop.example")].iter().chain(headers) {
             request = request.header(*name, *value);
@@ -302,12 +303,12 @@ impl Site {
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    async fn browse(&self, target: &str, cookies: &str) -> Answer {
+    pub(crate) async fn browse(&self, target: &str, cookies: &str) -> Answer {
         self.ask("GET", target, &[("accept", "text/html"), ("cookie", cookies)]).await
     }
 
     /// Enters as a new visitor; its token.
-    async fn token(&self) -> String {
+    pub(crate) async fn token(&self) -> String {
         let entered = self.ask("POST", "/_queue/deal-1/enter", &[]).await;
         assert_eq!(entered.status, 201, "{entered:?}");
         let body: serde_json::Value = serde_json::from_str(&entered.body).expect("JSON");
@@ -319,9 +320,17 @@ impl Site {
     }
 
     /// Takes the store away until the gateway knows.
-    async fn lose_store(&self) {
+    pub(crate) async fn lose_store(&self) {
         self.store.away.store(true, Ordering::SeqCst);
         while self.mirror.store_answers() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Brings it back, and waits until the gateway knows.
+    pub(crate) async fn find_store(&self) {
+        self.store.away.store(false, Ordering::SeqCst);
+        while !self.mirror.store_answers() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -407,47 +416,6 @@ async fn a_trusted_callers_browser_is_not_made_to_enter_users_by_another_site() 
         assert_eq!(answer.status(), 403, "{headers:?}");
     }
     site.nobody_entered().await;
-}
-
-#[tokio::test]
-async fn open_lets_everybody_pass_while_the_store_is_away_waiting_or_not() {
-    let queue = "capacity = 0\non_store_failure = \"open\"";
-    let site = plain(queue, &format!("{GATED}when_waiting = \"reject\"\n")).await;
-    let waiting = site.token().await;
-    let carried = [("x-queue-token", waiting.as_str())];
-    assert_eq!(site.ask("GET", "/checkout/x", &carried).await.status, 429);
-    site.lose_store().await;
-    assert_eq!(site.ask("GET", "/checkout/x", &carried).await.status, 200);
-    assert_eq!(site.ask("POST", "/checkout/x", &[]).await.status, 200);
-    assert_eq!(site.browse("/checkout/x", "").await.status, 200);
-    // Who sits in the waiting room is sent on, too.
-    let room = site.browse("/_queue/deal-1/page?return=/checkout/x", "").await;
-    assert_eq!((room.status, room.location()), (303, "/checkout/x"));
-}
-
-#[tokio::test]
-async fn hold_and_closed_tell_everybody_else_that_the_store_is_away() {
-    for policy in ["hold", "closed"] {
-        let queue = format!("capacity = 1\non_store_failure = \"{policy}\"");
-        let site = plain(&queue, GATED).await;
-        let active = site.token().await;
-        let waiting = site.token().await;
-        let active = [("x-queue-token", active.as_str())];
-        assert_eq!(site.ask("GET", "/checkout/x", &active).await.status, 200);
-        site.lose_store().await;
-        let carried = [("x-queue-token", waiting.as_str())];
-        for headers in [&carried[..], &[]] {
-            let answer = site.ask("POST", "/checkout/x", headers).await;
-            assert_eq!((answer.status, answer.code().as_str()), (503, "STORE_UNAVAILABLE"));
-        }
-        let known = site.ask("GET", "/checkout/x", &active).await;
-        assert_eq!(known.status, if policy == "hold" { 200 } else { 503 }, "{policy}");
-        // People get a page, without a number, wherever they are.
-        for target in ["/checkout/x", "/_queue/deal-1/page"] {
-            let answer = site.browse(target, "").await;
-            assert!(answer.body.starts_with("<!doctype html>"), "{target}: {answer:?}");
-        }
-    }
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 
 mod api;
 mod attacks;
+mod away;
 mod gate;
 mod identity;
 mod layer;

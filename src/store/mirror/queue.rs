@@ -27,6 +27,7 @@ use crate::token::Claims;
 
 use self::own::Own;
 use self::recovery::Recovery;
+use super::arrivals::Arrivals;
 use super::heartbeats::Heartbeats;
 use super::leases::{Lease, Leases};
 use super::picture::Picture;
@@ -104,6 +105,7 @@ pub struct LocalQueue {
     /// Hash of the text the queue was declared with.
     text_hash: u64,
     recovery: Recovery,
+    arrivals: Arrivals,
 }
 
 impl LocalQueue {
@@ -148,6 +150,7 @@ impl LocalQueue {
             clock,
             text_hash: definition.text_hash,
             recovery: Recovery::of(&picture_recovery),
+            arrivals: Arrivals::default(),
         };
         queue.sample_offset(asked, now);
         queue.heartbeats.turn(now.as_millis() / EPOCH_MS, head, 0);
@@ -208,7 +211,19 @@ impl LocalQueue {
     /// The store's error; repeating is safe and gives the same place.
     pub async fn enter(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
         self.touch();
-        self.check_store()?;
+        let entered = match self.check_store() {
+            // Those who came while the store was away go first.
+            Ok(()) if self.arrivals.len() > 0 => Err(StoreError::away()),
+            Ok(()) => self.enter_now(user).await,
+            Err(error) => Err(error),
+        };
+        if let Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) = &entered {
+            self.arrivals.note(user, self.clock.now());
+        }
+        entered
+    }
+
+    async fn enter_now(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
         let mut entered = self.enter_store(user).await?;
         if let Entered::Active { place, until, claimed: true, .. } = entered.value
             && until <= self.now().plus(LEASE_MARGIN)
@@ -325,6 +340,7 @@ impl LocalQueue {
     /// The store's error; repeating is safe.
     pub async fn leave(&self, user: UserTag, seq: Option<Seq>) -> Result<Left, StoreError> {
         self.touch();
+        self.arrivals.remove(&[user]);
         self.check_store()?;
         // Which place it is must be known here, too, for this copy to show that it ended.
         let seq = match seq {

@@ -5,13 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::queue::command::{Reaped, Versions};
+use crate::queue::command::{Entered, Reaped, Versions};
 use crate::queue::line::REVOCATION_KEPT;
 use crate::queue::settings::EPOCH_MS;
 use crate::store::StoreError;
 
 use super::own::Own;
 use super::{ABANDONED_AFTER, CLOCK_GRAIN, LocalQueue, Picture, USED_FOR};
+
+/// Users entered in one call when the store is back: a few milliseconds of its time.
+const ARRIVALS_A_CALL: usize = 500;
 
 impl LocalQueue {
     pub(in super::super) fn is_in_use(&self) -> bool {
@@ -82,6 +85,34 @@ impl LocalQueue {
             own.left.retain(|_, version| picture.versions.all < *version);
         }
         if known { self.remind(seen, &picture).await } else { Ok(()) }
+    }
+
+    /// Enters those who came while the store was away, in the order in which they came.
+    pub(in super::super) async fn enter_arrivals(&self) -> Result<(), StoreError> {
+        while self.arrivals.len() > 0 {
+            let since = self.clock.now().minus(self.settings().waiting_ttl);
+            let users = self.arrivals.first(ARRIVALS_A_CALL, since);
+            if users.is_empty() {
+                break;
+            }
+            let entered = self.fenced(|| self.store.enter(&self.name, &users)).await?;
+            if entered.value.contains(&Entered::Rebuilding) {
+                break;
+            }
+            for one in &entered.value {
+                if let Entered::Waiting(place, _) = one {
+                    self.heartbeats.mark(place.seq.0);
+                }
+            }
+            self.arrivals.remove(&users);
+        }
+        Ok(())
+    }
+
+    /// How many came while the store was away and have not entered yet.
+    #[must_use]
+    pub fn arrivals(&self) -> usize {
+        self.arrivals.len()
     }
 
     /// Brings signs of life to the store when an epoch ends, and has the silent judged.
