@@ -3,6 +3,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests say what they expect by unwrapping")]
 
 mod concurrency;
+mod million;
 mod outage;
 mod redis_server;
 
