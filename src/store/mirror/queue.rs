@@ -104,6 +104,7 @@ pub struct LocalQueue {
     last_request: AtomicU64,
     /// Hash of the text the queue was declared with.
     text_hash: u64,
+    pulling: tokio::sync::Mutex<()>,
     recovery: Recovery,
     arrivals: Arrivals,
 }
@@ -149,6 +150,7 @@ impl LocalQueue {
             last_request: AtomicU64::new(clock.now().as_millis()),
             clock,
             text_hash: definition.text_hash,
+            pulling: tokio::sync::Mutex::default(),
             recovery: Recovery::of(&picture_recovery),
             arrivals: Arrivals::default(),
         };

@@ -32,6 +32,8 @@ impl LocalQueue {
 
     /// Takes a new picture.
     pub(in super::super) async fn pull(&self) -> Result<(), StoreError> {
+        // An older picture must not take the place of a newer one.
+        let _one_at_a_time = self.pulling.lock().await;
         let old = self.picture.load_full();
         let seen = self.sighting();
         let mut asked = self.clock.now();
