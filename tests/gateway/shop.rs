@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::redis_server::RedisServer;
 use crate::support::{Message, Recorder, Upstream, Wire, script, soon};
 
 /// What the JWTs of the stories are signed with.
@@ -96,37 +96,9 @@ impl Store {
             Self::Redis(server, prefix) => format!(
                 "[store]\nkind = \"redis\"\nurl = \"redis+unix://{}\"\nkey_prefix = \"{prefix}\"\n\
                  connect_timeout = \"5s\"\nresponse_timeout = \"5s\"\n",
-                server.directory.path().join("redis.sock").display()
+                server.socket().display()
             ),
         }
-    }
-}
-
-/// A Redis server on a socket of its own, without files, gone with the value.
-#[derive(Debug)]
-pub struct RedisServer {
-    process: Child,
-    directory: tempfile::TempDir,
-}
-
-impl RedisServer {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(directory.path().join("redis.sock"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        Self { process, directory }
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -1,0 +1,155 @@
+//! Everything that may go wrong between gateways, store and network, and is over when its strike
+//! is.
+
+use std::time::Duration;
+
+use super::link::Weather;
+use super::scene::Scene;
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// `kill -9` of a gateway, and a new start.
+    KilledGateway,
+    /// `SIGTERM` of one gateway after the other, each with a new start.
+    RollingRestart,
+    /// `kill -9` of Redis, and a new start from its log.
+    KilledStore,
+    /// `SIGSTOP` of Redis, then `SIGCONT`.
+    PausedStore,
+    /// Every answer of the store comes too late.
+    SlowStore,
+    /// Answers of the store to one gateway are lost.
+    LostReplies,
+    /// Requests of one gateway to the store are lost.
+    LostRequests,
+    /// The store takes connections of one gateway and says nothing.
+    HalfOpenStore,
+    /// Nothing listens where one gateway looks for the store.
+    RefusingStore,
+    /// All connections to the store are cut, again and again.
+    CutConnections,
+    /// Redis forgets its scripts, again and again.
+    FlushedScripts,
+    /// Redis ends its clients' connections, again and again.
+    KilledClients,
+}
+
+/// How often what happens again and again does.
+const AGAIN: u32 = 20;
+
+/// More than the time a gateway gives the store, each way.
+const TOO_SLOW: Duration = Duration::from_millis(400);
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::KilledGateway,
+        Self::RollingRestart,
+        Self::KilledStore,
+        Self::PausedStore,
+        Self::SlowStore,
+        Self::LostReplies,
+        Self::LostRequests,
+        Self::HalfOpenStore,
+        Self::RefusingStore,
+        Self::CutConnections,
+        Self::FlushedScripts,
+        Self::KilledClients,
+    ];
+
+    /// Its name in the table.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KilledGateway => "`kill -9` of one of two gateways, restart",
+            Self::RollingRestart => "rolling restart of two gateways",
+            Self::KilledStore => "`kill -9` of Redis (AOF, fsync always), restart",
+            Self::PausedStore => "Redis stands still (`SIGSTOP`), goes on",
+            Self::SlowStore => "the store's answers are late (800 ms)",
+            Self::LostReplies => "the store's answers to one gateway are lost",
+            Self::LostRequests => "one gateway's commands to the store are lost",
+            Self::HalfOpenStore => "the store is silent to one gateway",
+            Self::RefusingStore => "the store refuses one gateway",
+            Self::CutConnections => "connections to the store cut, 20 times",
+            Self::FlushedScripts => "`SCRIPT FLUSH`, 20 times",
+            Self::KilledClients => "`CLIENT KILL` of all gateways, 20 times",
+        }
+    }
+
+    /// Lets it happen, until `answers` requests were turned away for it, and ends it. What concerns
+    /// one gateway concerns `gateway`.
+    pub async fn strike(self, scene: &mut Scene, gateway: usize, answers: u64) {
+        scene.fault_begins();
+        match self {
+            Self::KilledGateway => {
+                scene.gateways[gateway].kill();
+                scene.goes_on(5).await;
+                scene.gateways[gateway].start_again().await;
+            }
+            Self::RollingRestart => {
+                for gateway in 0..scene.gateways.len() {
+                    scene.gateways[gateway].stop().await;
+                    scene.gateways[gateway].start_again().await;
+                    scene.goes_on(3).await;
+                }
+            }
+            Self::KilledStore => {
+                scene.redis.kill();
+                scene.is_cut_off(answers).await;
+                scene.redis.restart();
+            }
+            Self::PausedStore => {
+                scene.redis.signal("STOP");
+                scene.is_cut_off(answers).await;
+                scene.redis.signal("CONT");
+            }
+            Self::SlowStore => {
+                for link in &scene.links {
+                    link.set(Weather::Slow(TOO_SLOW));
+                }
+                scene.is_cut_off(answers).await;
+                for link in &scene.links {
+                    link.set(Weather::Clear);
+                }
+            }
+            Self::LostReplies => bad(scene, gateway, Weather::NoReplies, answers).await,
+            Self::LostRequests => bad(scene, gateway, Weather::NoRequests, answers).await,
+            Self::HalfOpenStore => bad(scene, gateway, Weather::Silent, answers).await,
+            Self::RefusingStore => bad(scene, gateway, Weather::Refused, answers).await,
+            Self::CutConnections => {
+                for _ in 0..AGAIN {
+                    for link in &scene.links {
+                        link.cut();
+                    }
+                    something_happens(scene).await;
+                }
+            }
+            Self::FlushedScripts => again(scene, &["SCRIPT", "FLUSH"]).await,
+            Self::KilledClients => {
+                again(scene, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+            }
+        }
+        scene.fault_ends();
+    }
+}
+
+/// One way to the store is bad for a while.
+async fn bad(scene: &Scene, gateway: usize, weather: Weather, answers: u64) {
+    scene.links[gateway].set(weather);
+    scene.is_cut_off(answers).await;
+    scene.links[gateway].set(Weather::Clear);
+}
+
+/// A command to Redis, again and again.
+async fn again(scene: &Scene, words: &[&str]) {
+    let mut admin = scene.redis.client();
+    for _ in 0..AGAIN {
+        redis::cmd(words[0]).arg(&words[1..]).exec(&mut admin).expect("it runs");
+        something_happens(scene).await;
+    }
+}
+
+/// Waits for a few acknowledged operations.
+async fn something_happens(scene: &Scene) {
+    scene.witness.grows(|tally| &tally.acknowledged, 10).await;
+}

@@ -1,0 +1,130 @@
+//! Two gateways before one shop on one Redis, a way to the store for each, and a crowd.
+
+use std::time::Instant;
+
+use super::link::Link;
+use super::origin::Origin;
+use super::process::Process;
+use super::store_samples::StoreSamples;
+use super::verdict::{Evidence, Verdict};
+use super::witness::Witness;
+use crate::redis_server::{DURABLE, RedisServer};
+
+/// How many may be inside.
+pub const CAPACITY: usize = 6;
+
+/// How many want to be.
+pub const SHOPPERS: u32 = 24;
+
+/// A running story.
+#[derive(Debug)]
+pub struct Scene {
+    /// The store, with everything it acknowledged on disk.
+    pub redis: RedisServer,
+    /// The way of each gateway to the store.
+    pub links: Vec<Link>,
+    /// The gateways.
+    pub gateways: Vec<Process>,
+    /// The crowd.
+    pub witness: Witness,
+    origin: Origin,
+    samples: StoreSamples,
+    faults: Vec<(Instant, Instant)>,
+}
+
+impl Scene {
+    /// Opens the sale and waits until it goes well.
+    pub async fn open(seed: u64) -> Self {
+        let redis = RedisServer::start_with(DURABLE);
+        let origin = Origin::open().await;
+        let (mut links, mut gateways) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let link = Link::to(&redis.socket()).await;
+            let url = format!("redis://{}", link.address);
+            gateways.push(Process::start(&config(&url, &origin)).await);
+            links.push(link);
+        }
+        let samples = StoreSamples::of("checkout", &redis.socket());
+        let addresses = gateways.iter().map(|gateway| gateway.address).collect();
+        let witness = Witness::send(SHOPPERS, addresses, seed);
+        let scene = Self { redis, links, gateways, witness, origin, samples, faults: Vec::new() };
+        scene.goes_on(10).await;
+        scene
+    }
+
+    /// Waits until this many more have been served.
+    pub async fn goes_on(&self, served: u64) {
+        self.witness.grows(|tally| &tally.served, served).await;
+    }
+
+    /// Waits until this many more answers said that the store is away.
+    pub async fn is_cut_off(&self, answers: u64) {
+        self.witness.grows(|tally| &tally.away, answers).await;
+    }
+
+    /// From now on something is wrong.
+    pub fn fault_begins(&mut self) {
+        let now = Instant::now();
+        self.faults.push((now, now));
+    }
+
+    /// From now on it is not.
+    pub fn fault_ends(&mut self) {
+        self.faults.last_mut().expect("one has begun").1 = Instant::now();
+    }
+
+    /// Ends the sale and judges it.
+    pub async fn verdict(self) -> Verdict {
+        let without_answer = self.witness.without_answer();
+        let (facts, not_served) = self.witness.finish().await;
+        let evidence = Evidence {
+            facts,
+            not_served,
+            without_answer,
+            samples: self.samples.all(),
+            hits: self.origin.hits(),
+            capacity: CAPACITY,
+            faults: self.faults,
+        };
+        for gateway in &self.gateways {
+            println!("{}:\n{}", gateway.address, gateway.last_words());
+        }
+        evidence.verdict()
+    }
+}
+
+/// The configuration of a gateway on the Redis at `url`, without its `listen`.
+pub fn config(url: &str, origin: &Origin) -> String {
+    format!(
+        r#"trusted_proxies = ["127.0.0.1/32"]
+threads = 1
+
+[store]
+kind = "redis"
+url = "{url}"
+
+[identity]
+sources = ["header"]
+
+[identity.header]
+name = "X-User-Id"
+
+[[upstream]]
+name = "shop"
+servers = ["{}"]
+
+[[queue]]
+name = "checkout"
+capacity = {CAPACITY}
+claim_ttl = "2m"
+active_ttl = "10m"
+
+[[route]]
+path = "/checkout/*"
+upstream = "shop"
+queue = "checkout"
+when_waiting = "reject"
+"#,
+        origin.address
+    )
+}
