@@ -3,6 +3,7 @@
 //! Each story has a crowd at two gateways, breaks something, lets the crowd finish, and holds
 //! everything that anybody was told against everything else. Each prints a line of a table.
 
+mod chaos;
 mod faults;
 mod link;
 mod origin;
@@ -19,7 +20,7 @@ use verdict::Policy;
 /// A story of one fault, in which nothing may be lost.
 async fn story(fault: Fault) {
     let mut scene = Scene::open(7).await;
-    fault.strike(&mut scene, 0, 40).await;
+    fault.strike(&mut scene, 0, 400).await;
     scene.goes_on(15).await;
     scene.verdict().await.holds(fault.name(), &Policy::default());
 }

@@ -76,10 +76,22 @@ impl Fault {
         }
     }
 
+    /// Whether the others go on as if nothing was.
+    const fn is_about_one_gateway(self) -> bool {
+        matches!(
+            self,
+            Self::KilledGateway
+                | Self::LostReplies
+                | Self::LostRequests
+                | Self::HalfOpenStore
+                | Self::RefusingStore
+        )
+    }
+
     /// Lets it happen, until `answers` requests were turned away for it, and ends it. What concerns
     /// one gateway concerns `gateway`.
     pub async fn strike(self, scene: &mut Scene, gateway: usize, answers: u64) {
-        scene.fault_begins();
+        scene.fault_begins(self.is_about_one_gateway().then_some(gateway));
         match self {
             Self::KilledGateway => {
                 scene.gateways[gateway].kill();

@@ -6,7 +6,7 @@ use super::link::Link;
 use super::origin::Origin;
 use super::process::Process;
 use super::store_samples::StoreSamples;
-use super::verdict::{Evidence, Verdict};
+use super::verdict::{Evidence, Spell, Verdict};
 use super::witness::Witness;
 use crate::redis_server::{DURABLE, RedisServer};
 
@@ -29,7 +29,7 @@ pub struct Scene {
     pub witness: Witness,
     origin: Origin,
     samples: StoreSamples,
-    faults: Vec<(Instant, Instant)>,
+    faults: Vec<Spell>,
 }
 
 impl Scene {
@@ -62,15 +62,15 @@ impl Scene {
         self.witness.grows(|tally| &tally.away, answers).await;
     }
 
-    /// From now on something is wrong.
-    pub fn fault_begins(&mut self) {
+    /// From now on something is wrong: with one gateway, or with everything.
+    pub fn fault_begins(&mut self, gateway: Option<usize>) {
         let now = Instant::now();
-        self.faults.push((now, now));
+        self.faults.push(Spell { from: now, to: now, gateway });
     }
 
     /// From now on it is not.
     pub fn fault_ends(&mut self) {
-        self.faults.last_mut().expect("one has begun").1 = Instant::now();
+        self.faults.last_mut().expect("one has begun").to = Instant::now();
     }
 
     /// Ends the sale and judges it.

@@ -29,8 +29,19 @@ pub struct Evidence {
     pub hits: Vec<Hit>,
     /// The queue's capacity.
     pub capacity: usize,
-    /// When faults began and ended.
-    pub faults: Vec<(Instant, Instant)>,
+    /// What went wrong, in order.
+    pub faults: Vec<Spell>,
+}
+
+/// A time in which something was wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Spell {
+    /// When it began.
+    pub from: Instant,
+    /// When it was over.
+    pub to: Instant,
+    /// The gateway it was about, unless it was about both.
+    pub gateway: Option<usize>,
 }
 
 /// What a fault may cost. The default is nothing.
@@ -171,7 +182,7 @@ impl Evidence {
     /// Ranks that got worse while nothing was wrong.
     fn risen_ranks(&self) -> Vec<String> {
         let calm = |at: Instant| {
-            self.faults.iter().all(|(begin, end)| at + STALE < *begin || at > *end + STALE)
+            self.faults.iter().all(|spell| at + STALE < spell.from || at > spell.to + STALE)
         };
         let mut best = HashMap::<u32, Vec<(Instant, u64)>>::new();
         let mut risen = Vec::new();
@@ -269,10 +280,14 @@ impl Evidence {
         by_store.max(most)
     }
 
-    /// From the end of the last fault to the next acknowledged entry and the next admission.
+    /// From the end of the last fault to the next acknowledged entry, through the gateway it was
+    /// about, and to the next admission.
     fn recovery(&self) -> (Option<Duration>, Option<Duration>) {
-        let Some((_, end)) = self.faults.last() else { return (None, None) };
-        let entered = self.facts.iter().filter(|fact| matches!(fact.what, What::Entered(_)));
+        let Some(Spell { to: end, gateway, .. }) = self.faults.last() else { return (None, None) };
+        let entered = self.facts.iter().filter(|fact| {
+            matches!(fact.what, What::Entered(_))
+                && gateway.is_none_or(|gateway| gateway == fact.gateway)
+        });
         let entered = entered.map(|fact| fact.came).filter(|came| came >= end).min();
         let later = self.samples.partition_point(|sample| sample.asked < *end);
         let before = later.checked_sub(1).map_or(0, |last| self.samples[last].admitted);

@@ -81,6 +81,8 @@ pub struct Fact {
     pub asked: Instant,
     /// When the answer was there.
     pub came: Instant,
+    /// Which gateway gave it.
+    pub gateway: usize,
     /// What was answered.
     pub what: What,
 }
@@ -371,7 +373,8 @@ impl Shopper {
         if !matches!(what, What::Lost(_) | What::Intruded | What::Odd(_)) {
             self.shared.tally.acknowledged.fetch_add(1, Ordering::Relaxed);
         }
-        let fact = Fact { user: self.user, asked, came: answer.came, what };
+        let (user, gateway, came) = (self.user, self.gateway, answer.came);
+        let fact = Fact { user, asked, came, gateway, what };
         self.shared.facts.lock().unwrap().push(fact);
     }
 
