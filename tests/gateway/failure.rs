@@ -4,9 +4,12 @@
 //! everything that anybody was told against everything else. Each prints a line of a table.
 
 mod chaos;
+#[cfg(feature = "testing")]
+mod clocks;
 mod faults;
 mod link;
 mod origin;
+mod policies;
 mod process;
 mod scene;
 mod store_samples;

@@ -189,12 +189,7 @@ impl Gateway {
 
     /// Somebody who keeps cookies and has none yet.
     pub fn shopper(&self) -> Shopper {
-        Shopper {
-            address: self.address,
-            headers: Vec::new(),
-            cookies: BTreeMap::new(),
-            keeps_cookies: true,
-        }
+        Shopper::at(self.address)
     }
 
     /// Somebody who is signed in.
@@ -282,6 +277,11 @@ pub struct Shopper {
 }
 
 impl Shopper {
+    /// Somebody at this gateway, who keeps cookies and has none yet.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address, headers: Vec::new(), cookies: BTreeMap::new(), keeps_cookies: true }
+    }
+
     /// The same with a header on every request.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));

@@ -1,5 +1,6 @@
 //! Two gateways before one shop on one Redis, a way to the store for each, and a crowd.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::link::Link;
@@ -16,7 +17,7 @@ pub const CAPACITY: usize = 6;
 /// How many want to be.
 pub const SHOPPERS: u32 = 24;
 
-/// A running story.
+/// A running story. Fields are dropped in this order: whoever asks Redis goes before it does.
 #[derive(Debug)]
 pub struct Scene {
     /// The store, with everything it acknowledged on disk.
@@ -41,13 +42,33 @@ impl Scene {
         for _ in 0..2 {
             let link = Link::to(&redis.socket()).await;
             let url = format!("redis://{}", link.address);
-            gateways.push(Process::start(&config(&url, &origin)).await);
+            gateways.push(
+                Process::start(&config(&url, origin.address, "", "when_waiting = \"reject\""))
+                    .await,
+            );
             links.push(link);
         }
-        let samples = StoreSamples::of("checkout", &redis.socket());
         let addresses = gateways.iter().map(|gateway| gateway.address).collect();
-        let witness = Witness::send(SHOPPERS, addresses, seed);
-        let scene = Self { redis, links, gateways, witness, origin, samples, faults: Vec::new() };
+        let scene = Self::at(redis, origin, addresses, seed).await;
+        Self { links, gateways, ..scene }
+    }
+
+    /// The same at gateways that are none of its business.
+    pub async fn at(
+        redis: RedisServer,
+        origin: Origin,
+        gateways: Vec<SocketAddr>,
+        seed: u64,
+    ) -> Self {
+        let scene = Self {
+            links: Vec::new(),
+            gateways: Vec::new(),
+            witness: Witness::send(SHOPPERS, gateways, seed),
+            samples: StoreSamples::of("checkout", &redis.socket()),
+            faults: Vec::new(),
+            redis,
+            origin,
+        };
         scene.goes_on(10).await;
         scene
     }
@@ -93,8 +114,9 @@ impl Scene {
     }
 }
 
-/// The configuration of a gateway on the Redis at `url`, without its `listen`.
-pub fn config(url: &str, origin: &Origin) -> String {
+/// The configuration of a gateway on the Redis at `url`, without its `listen`. `queue` and `route`
+/// are further keys.
+pub fn config(url: &str, origin: SocketAddr, queue: &str, route: &str) -> String {
     format!(
         r#"trusted_proxies = ["127.0.0.1/32"]
 threads = 1
@@ -111,20 +133,20 @@ name = "X-User-Id"
 
 [[upstream]]
 name = "shop"
-servers = ["{}"]
+servers = ["{origin}"]
 
 [[queue]]
 name = "checkout"
 capacity = {CAPACITY}
 claim_ttl = "2m"
 active_ttl = "10m"
+{queue}
 
 [[route]]
 path = "/checkout/*"
 upstream = "shop"
 queue = "checkout"
-when_waiting = "reject"
-"#,
-        origin.address
+{route}
+"#
     )
 }
