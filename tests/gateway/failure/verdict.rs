@@ -263,7 +263,8 @@ impl Evidence {
         let mut stays = HashMap::<&str, (Instant, Instant)>::new();
         for hit in &self.hits {
             let Some(user) = &hit.user else { continue };
-            stays.entry(user).or_insert((hit.at, hit.at)).1 = hit.at;
+            let stay = stays.entry(user).or_insert((hit.at, hit.at));
+            *stay = (stay.0.min(hit.at), stay.1.max(hit.at));
         }
         let mut steps: Vec<_> =
             stays.values().flat_map(|(from, to)| [(*from, 0), (*to, 1)]).collect();
@@ -301,6 +302,10 @@ impl Verdict {
     /// Prints a line of the table, and fails the story if more was broken than `policy` allows.
     pub fn holds(&self, fault: &str, policy: &Policy) {
         self.print(fault);
+        self.judged(fault, policy);
+    }
+
+    fn judged(&self, fault: &str, policy: &Policy) {
         let mut broken = self.broken.clone();
         if self.lost.len() > policy.lost {
             broken.extend(self.lost.clone());
@@ -347,3 +352,6 @@ impl Verdict {
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;
