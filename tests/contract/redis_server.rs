@@ -8,9 +8,6 @@ use std::time::{Duration, Instant};
 
 use anteroom::store::RedisSettings;
 
-/// Options of a server that has every change on disk before it answers.
-pub(crate) const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
-
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct RedisServer {

@@ -11,9 +11,9 @@ use anteroom::server::shutdown::{self, Signal};
 use tokio::sync::mpsc;
 
 use super::origin::Origin;
-use super::scene::{Scene, config};
+use super::scene::{DURABLE, Scene, config};
 use super::verdict::Policy;
-use crate::redis_server::{DURABLE, RedisServer};
+use crate::redis_server::RedisServer;
 
 const HOUR_MS: i64 = 3_600_000;
 

@@ -38,6 +38,7 @@ pub struct Link {
     pub address: SocketAddr,
     weather: watch::Sender<Weather>,
     cuts: watch::Sender<u64>,
+    socket: watch::Sender<PathBuf>,
     accepting: JoinHandle<()>,
 }
 
@@ -54,14 +55,21 @@ impl Link {
         let (weather, forecast) = watch::channel(Weather::Clear);
         let (cuts, cut) = watch::channel(0);
         let listener = TcpListener::bind(address).await.expect("it was free");
-        let way = Way { socket: socket.to_owned(), forecast, cut };
+        let (socket, leads_to) = watch::channel(socket.to_owned());
+        let way = Way { leads_to, forecast, cut };
         let accepting = tokio::spawn(way.accept(listener));
-        Self { address, weather, cuts, accepting }
+        Self { address, weather, cuts, socket, accepting }
     }
 
     /// Changes the weather, for connections that are there and those to come.
     pub fn set(&self, weather: Weather) {
         self.weather.send_replace(weather);
+    }
+
+    /// Leads to another server from now on; connections to the one before are cut.
+    pub fn lead_to(&self, socket: &Path) {
+        self.socket.send_replace(socket.to_owned());
+        self.cut();
     }
 
     /// Cuts every connection.
@@ -72,7 +80,7 @@ impl Link {
 
 #[derive(Clone)]
 struct Way {
-    socket: PathBuf,
+    leads_to: watch::Receiver<PathBuf>,
     forecast: watch::Receiver<Weather>,
     cut: watch::Receiver<u64>,
 }
@@ -129,7 +137,8 @@ impl Way {
         if *self.forecast.borrow() == Weather::Silent {
             return swallow(&mut from_client).await;
         }
-        let Ok(server) = UnixStream::connect(&self.socket).await else { return };
+        let socket = self.leads_to.borrow().clone();
+        let Ok(server) = UnixStream::connect(socket).await else { return };
         let (from_server, to_server) = server.into_split();
         tokio::select! {
             () = self.carry(from_client, to_server, Direction::Requests) => {}

@@ -22,6 +22,8 @@ pub struct Hit {
     pub user: Option<String>,
     /// In which state, as the gateway said.
     pub status: Option<String>,
+    /// When that place was taken, as the gateway said.
+    pub entered: Option<String>,
 }
 
 /// The shop.
@@ -72,7 +74,12 @@ impl Origin {
 
 fn hit(request: &Request<Incoming>) -> Hit {
     let header = |name| request.headers().get(name)?.to_str().ok().map(str::to_owned);
-    Hit { at: Instant::now(), user: header("x-queue-user"), status: header("x-queue-status") }
+    Hit {
+        at: Instant::now(),
+        user: header("x-queue-user"),
+        status: header("x-queue-status"),
+        entered: header("x-queue-entered-at"),
+    }
 }
 
 fn sold() -> Response<Full<Bytes>> {

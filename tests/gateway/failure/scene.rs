@@ -9,7 +9,10 @@ use super::process::Process;
 use super::store_samples::StoreSamples;
 use super::verdict::{Evidence, Spell, Verdict};
 use super::witness::Witness;
-use crate::redis_server::{DURABLE, RedisServer};
+use crate::redis_server::RedisServer;
+
+/// Options of a Redis that has every change on disk before it answers.
+pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// How many may be inside.
 pub const CAPACITY: usize = 6;
@@ -29,14 +32,18 @@ pub struct Scene {
     /// The crowd.
     pub witness: Witness,
     origin: Origin,
-    samples: StoreSamples,
+    samples: Vec<StoreSamples>,
     faults: Vec<Spell>,
 }
 
 impl Scene {
     /// Opens the sale and waits until it goes well.
     pub async fn open(seed: u64) -> Self {
-        let redis = RedisServer::start_with(DURABLE);
+        Self::on(RedisServer::start_with(DURABLE), seed).await
+    }
+
+    /// The same on this Redis.
+    pub async fn on(redis: RedisServer, seed: u64) -> Self {
         let origin = Origin::open().await;
         let (mut links, mut gateways) = (Vec::new(), Vec::new());
         for _ in 0..2 {
@@ -64,7 +71,7 @@ impl Scene {
             links: Vec::new(),
             gateways: Vec::new(),
             witness: Witness::send(SHOPPERS, gateways, seed),
-            samples: StoreSamples::of("checkout", &redis.socket()),
+            samples: vec![StoreSamples::of("checkout", &redis.socket())],
             faults: Vec::new(),
             redis,
             origin,
@@ -94,6 +101,15 @@ impl Scene {
         self.faults.last_mut().expect("one has begun").to = Instant::now();
     }
 
+    /// From now on both gateways find `redis` where the store was, which has ended.
+    pub fn moves_to(&mut self, redis: RedisServer) {
+        for link in &self.links {
+            link.lead_to(&redis.socket());
+        }
+        self.samples.push(StoreSamples::of("checkout", &redis.socket()));
+        self.redis = redis;
+    }
+
     /// Ends the sale and judges it.
     pub async fn verdict(self) -> Verdict {
         let without_answer = self.witness.without_answer();
@@ -102,7 +118,7 @@ impl Scene {
             facts,
             not_served,
             without_answer,
-            samples: self.samples.all(),
+            samples: self.samples.iter().flat_map(StoreSamples::all).collect(),
             hits: self.origin.hits(),
             capacity: CAPACITY,
             faults: self.faults,

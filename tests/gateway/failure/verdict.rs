@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use super::facts::{Fact, Number, What, name_of};
 use super::origin::Hit;
 use super::store_samples::Sample;
-use super::witness::{Fact, Number, What, name_of};
 
 /// How old a rank may be while the store answers, with room for a busy machine.
 const STALE: Duration = Duration::from_secs(1);
@@ -55,6 +55,8 @@ pub struct Policy {
     pub over_admitted: usize,
     /// Requests that no gateway takes, because none is there.
     pub no_gateway: bool,
+    /// The store goes back to what it was a moment before.
+    pub goes_back: bool,
 }
 
 /// What a run showed.
@@ -64,6 +66,8 @@ pub struct Verdict {
     lost: Vec<String>,
     out_of_order: Vec<String>,
     over_admitted: usize,
+    /// Signs that the store is not where it was.
+    gone_back: Vec<String>,
     /// Broken promises that no fault excuses.
     broken: Vec<String>,
     failed: u64,
@@ -92,9 +96,9 @@ impl Evidence {
         if unanswered > 0 {
             broken.push(format!("{unanswered} requests were let wait"));
         }
-        broken.extend(self.shared_numbers());
         broken.extend(self.intruders());
-        broken.extend(self.backward_steps());
+        let mut gone_back = self.shared_numbers();
+        gone_back.extend(self.backward_steps());
         let mut out_of_order = self.overtakers();
         out_of_order.extend(self.admitted_before_their_turn());
         out_of_order.extend(self.risen_ranks());
@@ -106,6 +110,7 @@ impl Evidence {
             lost,
             out_of_order,
             over_admitted: self.most_at_once().saturating_sub(self.capacity),
+            gone_back,
             broken,
             failed,
             enters_after,
@@ -260,10 +265,10 @@ impl Evidence {
     /// The most users active at once by the store, or inside at once by the shop.
     fn most_at_once(&self) -> usize {
         let by_store = self.samples.iter().map(|sample| sample.active.len()).max().unwrap_or(0);
-        let mut stays = HashMap::<&str, (Instant, Instant)>::new();
+        // Who loses a place and gets another stays twice.
+        let mut stays = HashMap::<_, (Instant, Instant)>::new();
         for hit in &self.hits {
-            let Some(user) = &hit.user else { continue };
-            let stay = stays.entry(user).or_insert((hit.at, hit.at));
+            let stay = stays.entry((&hit.user, &hit.entered)).or_insert((hit.at, hit.at));
             *stay = (stay.0.min(hit.at), stay.1.max(hit.at));
         }
         let mut steps: Vec<_> =
@@ -307,6 +312,9 @@ impl Verdict {
 
     fn judged(&self, fault: &str, policy: &Policy) {
         let mut broken = self.broken.clone();
+        if !policy.goes_back {
+            broken.extend(self.gone_back.clone());
+        }
         if self.lost.len() > policy.lost {
             broken.extend(self.lost.clone());
         }

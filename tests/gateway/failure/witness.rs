@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use reqwest::{Method, StatusCode};
@@ -19,6 +17,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::facts::{Fact, Number, What, name_of};
 use super::origin::MARK;
 
 /// Nothing a story waits for takes this long.
@@ -29,68 +28,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The longest a shopper waits between two questions, whatever it is told.
 const PACE: Duration = Duration::from_millis(60);
-
-/// The place a token names.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Number {
-    /// The queue's incarnation.
-    pub incarnation: u64,
-    /// The number in line.
-    pub seq: u64,
-}
-
-impl Number {
-    /// Bytes 6..10 and 10..18 of a token.
-    fn of(token: &str) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
-        let number = |range| {
-            let bytes: &[u8] = bytes.get::<std::ops::Range<usize>>(range)?;
-            Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
-        };
-        Some(Self { incarnation: number(6..10)?, seq: number(10..18)? })
-    }
-}
-
-/// What somebody was told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
-    /// A place, by enter.
-    Entered(Number),
-    /// To wait, at this rank.
-    Waiting(u64),
-    /// That the turn has come.
-    Active,
-    /// The gate let it through.
-    Passed,
-    /// Its place was given back.
-    Left,
-    /// A place that had been acknowledged is denied.
-    Lost(String),
-    /// The gate let it through after it had left.
-    Intruded,
-    /// An answer that nobody should get.
-    Odd(String),
-}
-
-/// Something that was acknowledged.
-#[derive(Clone, Debug)]
-pub struct Fact {
-    /// The visit.
-    pub user: u32,
-    /// When the shopper began to ask for it; repeats belong to the same question.
-    pub asked: Instant,
-    /// When the answer was there.
-    pub came: Instant,
-    /// Which gateway gave it.
-    pub gateway: usize,
-    /// What was answered.
-    pub what: What,
-}
-
-/// The name under which a visit's user is known to gateways and shop.
-pub fn name_of(user: u32) -> String {
-    format!("u{user}")
-}
 
 /// What happened so far, in numbers.
 #[derive(Debug, Default)]
@@ -172,9 +109,8 @@ impl Witness {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        if timeout(PATIENCE, reached).await.is_err() {
-            panic!("nothing moves any more: {:?}", self.tally());
-        }
+        let reached = timeout(PATIENCE, reached).await;
+        assert!(reached.is_ok(), "nothing moves any more: {:?}", self.tally());
     }
 
     /// Lets nobody else come and waits until all who are there were served. Returns everything
@@ -242,10 +178,10 @@ impl Shopper {
                 self.pause().await;
                 active = match self.random.random_range(0..10) {
                     0 => self.enter().await,
-                    1 => {
-                        self.pass().await;
-                        self.poll().await
-                    }
+                    1 => match self.pass().await {
+                        Passage::Lost => self.enter().await,
+                        Passage::Passed | Passage::NotNow => self.poll().await,
+                    },
                     _ => self.poll().await,
                 };
             }

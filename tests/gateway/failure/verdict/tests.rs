@@ -46,7 +46,7 @@ impl Sale {
 
     fn hit(&mut self, user: u32, ms: u64) {
         let (user, status) = (Some(name_of(user)), Some("ACTIVE".to_owned()));
-        self.evidence.hits.push(Hit { at: self.at(ms), user, status });
+        self.evidence.hits.push(Hit { at: self.at(ms), user, status, entered: None });
     }
 
     fn store(&mut self, ms: u64, head: u64, active: &[u64]) {
@@ -65,11 +65,12 @@ impl Sale {
         self.evidence.samples.sort_by_key(|sample| sample.asked);
     }
 
-    /// Counts: broken, lost, out of order, over-admitted.
+    /// Counts: broken in whatever way, lost, out of order, over-admitted.
     fn counts(&self) -> [usize; 4] {
         let verdict = self.evidence.verdict();
-        let lists = [&verdict.broken, &verdict.lost, &verdict.out_of_order].map(Vec::len);
-        [lists[0], lists[1], lists[2], verdict.over_admitted]
+        let lists = [&verdict.broken, &verdict.gone_back, &verdict.lost, &verdict.out_of_order];
+        let [broken, gone_back, lost, out_of_order] = lists.map(Vec::len);
+        [broken + gone_back, lost, out_of_order, verdict.over_admitted]
     }
 }
 
