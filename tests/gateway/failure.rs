@@ -43,6 +43,7 @@ macro_rules! stories {
 
 stories! {
     a_killed_gateway_takes_nobody_with_it: KilledGateway,
+    a_gateway_that_stood_still_trusts_nothing_it_knew: PausedGateway,
     a_rolling_restart_fails_no_request: RollingRestart,
     a_killed_redis_comes_back_with_everybody: KilledStore,
     a_redis_that_stands_still_forgets_nobody: PausedStore,
@@ -54,6 +55,9 @@ stories! {
     connections_that_are_cut_are_made_anew: CutConnections,
     forgotten_scripts_are_sent_again: FlushedScripts,
     killed_clients_come_back: KilledClients,
+    a_full_redis_keeps_what_it_has: FullStore,
+    a_redis_that_refuses_writes_keeps_what_it_has: StoreWithoutWrites,
+    a_redis_that_was_demoted_is_tried_again: DemotedStore,
 }
 
 /// What is documented for a store that lost everything: everybody enters again.

@@ -11,6 +11,8 @@ use super::scene::Scene;
 pub enum Fault {
     /// `kill -9` of a gateway, and a new start.
     KilledGateway,
+    /// `SIGSTOP` of a gateway, then `SIGCONT`: it goes on with what it knew.
+    PausedGateway,
     /// `SIGTERM` of one gateway after the other, each with a new start.
     RollingRestart,
     /// `kill -9` of Redis, and a new start from its log.
@@ -33,6 +35,12 @@ pub enum Fault {
     FlushedScripts,
     /// Redis ends its clients' connections, again and again.
     KilledClients,
+    /// Redis has no memory left.
+    FullStore,
+    /// Redis takes no writes, as with a full disk or too few replicas.
+    StoreWithoutWrites,
+    /// Redis was made a replica, and is a primary again later.
+    DemotedStore,
 }
 
 /// How often what happens again and again does.
@@ -43,8 +51,9 @@ const TOO_SLOW: Duration = Duration::from_millis(400);
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::KilledGateway,
+        Self::PausedGateway,
         Self::RollingRestart,
         Self::KilledStore,
         Self::PausedStore,
@@ -56,12 +65,16 @@ impl Fault {
         Self::CutConnections,
         Self::FlushedScripts,
         Self::KilledClients,
+        Self::FullStore,
+        Self::StoreWithoutWrites,
+        Self::DemotedStore,
     ];
 
     /// Its name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KilledGateway => "`kill -9` of one of two gateways, restart",
+            Self::PausedGateway => "one gateway stands still (`SIGSTOP`), goes on",
             Self::RollingRestart => "rolling restart of two gateways",
             Self::KilledStore => "`kill -9` of Redis (AOF, fsync always), restart",
             Self::PausedStore => "Redis stands still (`SIGSTOP`), goes on",
@@ -73,6 +86,9 @@ impl Fault {
             Self::CutConnections => "connections to the store cut, 20 times",
             Self::FlushedScripts => "`SCRIPT FLUSH`, 20 times",
             Self::KilledClients => "`CLIENT KILL` of all gateways, 20 times",
+            Self::FullStore => "Redis has no memory left, gets some",
+            Self::StoreWithoutWrites => "Redis refuses writes (too few replicas)",
+            Self::DemotedStore => "Redis becomes a replica (`READONLY`), a primary again",
         }
     }
 
@@ -81,6 +97,7 @@ impl Fault {
         matches!(
             self,
             Self::KilledGateway
+                | Self::PausedGateway
                 | Self::LostReplies
                 | Self::LostRequests
                 | Self::HalfOpenStore
@@ -97,6 +114,12 @@ impl Fault {
                 scene.gateways[gateway].kill();
                 scene.goes_on(5).await;
                 scene.gateways[gateway].start_again().await;
+            }
+            Self::PausedGateway => {
+                scene.gateways[gateway].signal("STOP");
+                // Others go on; whoever asks this one waits, for less than a client's patience.
+                scene.witness.grows(|tally| &tally.acknowledged, 60).await;
+                scene.gateways[gateway].signal("CONT");
             }
             Self::RollingRestart => {
                 for gateway in 0..scene.gateways.len() {
@@ -136,10 +159,20 @@ impl Fault {
                     something_happens(scene).await;
                 }
             }
-            Self::FlushedScripts => again(scene, &["SCRIPT", "FLUSH"]).await,
-            Self::KilledClients => {
-                again(scene, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+            Self::FlushedScripts => again(scene, "SCRIPT FLUSH").await,
+            Self::FullStore => {
+                let [begin, end] = [set("maxmemory 1"), set("maxmemory 0")];
+                between(scene, &begin, &end, answers).await;
             }
+            Self::StoreWithoutWrites => {
+                let [begin, end] = [set("min-replicas-to-write 1"), set("min-replicas-to-write 0")];
+                between(scene, &begin, &end, answers).await;
+            }
+            Self::DemotedStore => {
+                // Of nobody: what it holds stays.
+                between(scene, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", answers).await;
+            }
+            Self::KilledClients => again(scene, "CLIENT KILL TYPE normal SKIPME yes").await,
         }
         scene.fault_ends();
     }
@@ -153,12 +186,29 @@ async fn bad(scene: &Scene, gateway: usize, weather: Weather, answers: u64) {
 }
 
 /// A command to Redis, again and again.
-async fn again(scene: &Scene, words: &[&str]) {
+async fn again(scene: &Scene, command: &str) {
     let mut admin = scene.redis.client();
     for _ in 0..AGAIN {
-        redis::cmd(words[0]).arg(&words[1..]).exec(&mut admin).expect("it runs");
+        tell(&mut admin, command);
         something_happens(scene).await;
     }
+}
+
+/// A command that Redis suffers from, and one that ends it.
+async fn between(scene: &Scene, begin: &str, end: &str, answers: u64) {
+    let mut admin = scene.redis.client();
+    tell(&mut admin, begin);
+    scene.is_cut_off(answers).await;
+    tell(&mut admin, end);
+}
+
+fn set(setting: &str) -> String {
+    format!("CONFIG SET {setting}")
+}
+
+fn tell(redis: &mut redis::Connection, command: &str) {
+    let words: Vec<_> = command.split(' ').collect();
+    redis::cmd(words[0]).arg(&words[1..]).exec(redis).expect("it runs");
 }
 
 /// Waits for a few acknowledged operations.

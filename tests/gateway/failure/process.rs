@@ -64,10 +64,17 @@ impl Process {
 
     /// Asks it to stop, and waits until it has; it must have ended well.
     pub async fn stop(&mut self) {
+        self.signal("TERM");
         let mut child = self.child.take().expect("it runs");
-        signal(&child, "TERM");
         let status = soon(spawn_blocking(move || child.wait())).await.expect("no panic");
         assert!(status.expect("its state").success(), "{}", self.last_words());
+    }
+
+    /// Sends a signal, as `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(status.expect("kill is there").success());
     }
 
     /// What it logged last.
@@ -89,11 +96,6 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(status.expect("kill is there").success());
 }
 
 /// A port that nobody uses, and that the system gives to no outgoing connection while whoever has
