@@ -11,7 +11,7 @@ use anteroom::server::shutdown::{self, Signal};
 use tokio::sync::mpsc;
 
 use super::origin::Origin;
-use super::scene::{DURABLE, Scene, config};
+use super::scene::{DURABLE, LIFETIMES, REJECT, Scene, config};
 use super::verdict::Policy;
 use crate::redis_server::RedisServer;
 
@@ -46,7 +46,7 @@ async fn clocks_that_are_set_while_people_queue_change_nothing() {
     let (mut addresses, mut running) = (Vec::new(), Vec::new());
     for clock in &clocks {
         let url = format!("redis+unix://{}", redis.socket().display());
-        let keys = config(&url, origin.address, "", "when_waiting = \"reject\"");
+        let keys = config(&url, origin.address, LIFETIMES, REJECT);
         let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n{keys}");
         let (config, _) = Config::parse(&text, "gateway.toml", &|_| None).expect("it is valid");
         let clock = Arc::clone(clock) as Arc<dyn Clock>;

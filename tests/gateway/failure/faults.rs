@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::link::Weather;
 use super::scene::Scene;
+use super::verdict::Policy;
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,8 @@ pub enum Fault {
     StoreWithoutWrites,
     /// Redis was made a replica, and is a primary again later.
     DemotedStore,
+    /// Redis has lost everything.
+    EmptiedStore,
 }
 
 /// How often what happens again and again does.
@@ -51,7 +54,7 @@ const TOO_SLOW: Duration = Duration::from_millis(400);
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::KilledGateway,
         Self::PausedGateway,
         Self::RollingRestart,
@@ -68,6 +71,7 @@ impl Fault {
         Self::FullStore,
         Self::StoreWithoutWrites,
         Self::DemotedStore,
+        Self::EmptiedStore,
     ];
 
     /// Its name in the table.
@@ -89,7 +93,14 @@ impl Fault {
             Self::FullStore => "Redis has no memory left, gets some",
             Self::StoreWithoutWrites => "Redis refuses writes (too few replicas)",
             Self::DemotedStore => "Redis becomes a replica (`READONLY`), a primary again",
+            Self::EmptiedStore => "`FLUSHALL`",
         }
+    }
+
+    /// What it may cost.
+    pub fn policy(self) -> Policy {
+        // The line is made again from a gateway's copy, which is a moment old.
+        Policy { goes_back: self == Self::EmptiedStore, ..Policy::default() }
     }
 
     /// Whether the others go on as if nothing was.
@@ -172,6 +183,7 @@ impl Fault {
                 // Of nobody: what it holds stays.
                 between(scene, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", answers).await;
             }
+            Self::EmptiedStore => tell(&mut scene.redis.client(), "FLUSHALL"),
             Self::KilledClients => again(scene, "CLIENT KILL TYPE normal SKIPME yes").await,
         }
         scene.fault_ends();

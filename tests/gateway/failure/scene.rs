@@ -14,6 +14,12 @@ use crate::redis_server::RedisServer;
 /// Options of a Redis that has every change on disk before it answers.
 pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
+/// Lifetimes that no story reaches: who is slow is not out.
+pub const LIFETIMES: &str = "claim_ttl = \"2m\"\nactive_ttl = \"10m\"\n";
+
+/// Programs are refused, not sent to a page.
+pub const REJECT: &str = "when_waiting = \"reject\"";
+
 /// How many may be inside.
 pub const CAPACITY: usize = 6;
 
@@ -39,20 +45,17 @@ pub struct Scene {
 impl Scene {
     /// Opens the sale and waits until it goes well.
     pub async fn open(seed: u64) -> Self {
-        Self::on(RedisServer::start_with(DURABLE), seed).await
+        Self::on(RedisServer::start_with(DURABLE), seed, LIFETIMES).await
     }
 
-    /// The same on this Redis.
-    pub async fn on(redis: RedisServer, seed: u64) -> Self {
+    /// The same on this Redis, with further keys for the queue.
+    pub async fn on(redis: RedisServer, seed: u64, queue: &str) -> Self {
         let origin = Origin::open().await;
         let (mut links, mut gateways) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let link = Link::to(&redis.socket()).await;
             let url = format!("redis://{}", link.address);
-            gateways.push(
-                Process::start(&config(&url, origin.address, "", "when_waiting = \"reject\""))
-                    .await,
-            );
+            gateways.push(Process::start(&config(&url, origin.address, queue, REJECT)).await);
             links.push(link);
         }
         let addresses = gateways.iter().map(|gateway| gateway.address).collect();
@@ -154,8 +157,6 @@ servers = ["{origin}"]
 [[queue]]
 name = "checkout"
 capacity = {CAPACITY}
-claim_ttl = "2m"
-active_ttl = "10m"
 {queue}
 
 [[route]]

@@ -66,7 +66,7 @@ pub struct Verdict {
     lost: Vec<String>,
     out_of_order: Vec<String>,
     over_admitted: usize,
-    /// Signs that the store is not where it was.
+    /// Signs that the store is not as far as it was.
     gone_back: Vec<String>,
     /// Broken promises that no fault excuses.
     broken: Vec<String>,
@@ -96,9 +96,8 @@ impl Evidence {
         if unanswered > 0 {
             broken.push(format!("{unanswered} requests were let wait"));
         }
+        broken.extend(self.shared_numbers());
         broken.extend(self.intruders());
-        let mut gone_back = self.shared_numbers();
-        gone_back.extend(self.backward_steps());
         let mut out_of_order = self.overtakers();
         out_of_order.extend(self.admitted_before_their_turn());
         out_of_order.extend(self.risen_ranks());
@@ -110,7 +109,7 @@ impl Evidence {
             lost,
             out_of_order,
             over_admitted: self.most_at_once().saturating_sub(self.capacity),
-            gone_back,
+            gone_back: self.backward_steps(),
             broken,
             failed,
             enters_after,
