@@ -61,6 +61,8 @@ stories! {
     a_redis_that_refuses_writes_keeps_what_it_has: StoreWithoutWrites,
     a_redis_that_was_demoted_is_tried_again: DemotedStore,
     a_redis_that_lost_everything_gets_it_back: EmptiedStore,
+    a_gateway_starts_while_the_store_is_away: StartWithoutStore,
+    after_a_loss_of_power_everybody_has_the_same_place: KilledEverything,
 }
 
 /// What a controlled failover does: the replica has everything when it takes over.

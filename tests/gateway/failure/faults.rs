@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::link::Weather;
+use super::process::Process;
 use super::scene::Scene;
 use super::verdict::Policy;
 
@@ -44,6 +45,10 @@ pub enum Fault {
     DemotedStore,
     /// Redis has lost everything.
     EmptiedStore,
+    /// `kill -9` of a gateway while Redis stands still; it starts before Redis goes on.
+    StartWithoutStore,
+    /// `kill -9` of Redis and of all gateways at once, and a new start, as after a loss of power.
+    KilledEverything,
 }
 
 /// How often what happens again and again does.
@@ -54,7 +59,7 @@ const TOO_SLOW: Duration = Duration::from_millis(400);
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::KilledGateway,
         Self::PausedGateway,
         Self::RollingRestart,
@@ -72,6 +77,8 @@ impl Fault {
         Self::StoreWithoutWrites,
         Self::DemotedStore,
         Self::EmptiedStore,
+        Self::StartWithoutStore,
+        Self::KilledEverything,
     ];
 
     /// Its name in the table.
@@ -94,13 +101,19 @@ impl Fault {
             Self::StoreWithoutWrites => "Redis refuses writes (too few replicas)",
             Self::DemotedStore => "Redis becomes a replica (`READONLY`), a primary again",
             Self::EmptiedStore => "`FLUSHALL`",
+            Self::StartWithoutStore => "`kill -9` of a gateway, restart while Redis stands still",
+            Self::KilledEverything => "`kill -9` of Redis (AOF, fsync always) and all gateways",
         }
     }
 
     /// What it may cost.
     pub fn policy(self) -> Policy {
-        // The line is made again from a gateway's copy, which is a moment old.
-        Policy { goes_back: self == Self::EmptiedStore, ..Policy::default() }
+        Policy {
+            // The line is made again from a gateway's copy, which is a moment old.
+            goes_back: self == Self::EmptiedStore,
+            no_gateway: self == Self::KilledEverything,
+            ..Policy::default()
+        }
     }
 
     /// Whether the others go on as if nothing was.
@@ -109,6 +122,7 @@ impl Fault {
             self,
             Self::KilledGateway
                 | Self::PausedGateway
+                | Self::StartWithoutStore
                 | Self::LostReplies
                 | Self::LostRequests
                 | Self::HalfOpenStore
@@ -184,6 +198,26 @@ impl Fault {
                 between(scene, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", answers).await;
             }
             Self::EmptiedStore => tell(&mut scene.redis.client(), "FLUSHALL"),
+            Self::StartWithoutStore => {
+                scene.redis.signal("STOP");
+                let mut killed = scene.gateways.remove(gateway);
+                killed.kill();
+                let goes_on = async {
+                    // Whoever connects to a gateway that starts waits with it for the store.
+                    scene.is_cut_off(answers.min(40)).await;
+                    scene.redis.signal("CONT");
+                };
+                tokio::join!(killed.start_again(), goes_on);
+                scene.gateways.insert(gateway, killed);
+            }
+            Self::KilledEverything => {
+                scene.redis.kill();
+                scene.gateways.iter_mut().for_each(Process::kill);
+                scene.redis.restart();
+                for gateway in &mut scene.gateways {
+                    gateway.start_again().await;
+                }
+            }
             Self::KilledClients => again(scene, "CLIENT KILL TYPE normal SKIPME yes").await,
         }
         scene.fault_ends();
