@@ -220,6 +220,13 @@ impl Evidence {
                 _ => {}
             }
         }
+        let mut first_active = HashMap::new();
+        for (at, sample) in self.samples.iter().enumerate() {
+            for seq in &sample.active {
+                let number = Number { incarnation: sample.incarnation, seq: *seq };
+                first_active.entry(number).or_insert(at);
+            }
+        }
         let mut found = Vec::new();
         for hit in &self.hits {
             let (Some(user), Some("ACTIVE")) = (&hit.user, hit.status.as_deref()) else {
@@ -236,10 +243,15 @@ impl Evidence {
             let later = self.samples.partition_point(|sample| sample.asked < hit.at);
             if let Some(sample) = self.samples.get(later) {
                 let incarnation = sample.incarnation;
-                let was_called =
-                    |number: &Number| number.incarnation != incarnation || number.seq < sample.head;
+                // After a failover the head may be behind those who are inside.
+                let was_called = |number: &Number| {
+                    number.incarnation != incarnation
+                        || number.seq < sample.head
+                        || first_active.get(number).is_some_and(|first| *first <= later)
+                };
                 if !numbers.iter().any(was_called) {
-                    found.push(format!("{user} passed with {numbers:?}, head {}", sample.head));
+                    let number = numbers.last();
+                    found.push(format!("{user} passed with {number:?}, head {}", sample.head));
                 }
             }
         }
