@@ -29,7 +29,7 @@ use crate::shop::{Shopper, until};
 /// A story of one fault, in which nothing may be lost.
 async fn story(fault: Fault) {
     let mut scene = Scene::open(7).await;
-    fault.strike(&mut scene, 0, 400).await;
+    fault.strike(&mut scene, 0, 1000).await;
     scene.goes_on(15).await;
     scene.verdict().await.holds(fault.name(), &fault.policy());
 }

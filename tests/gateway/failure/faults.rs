@@ -130,8 +130,8 @@ impl Fault {
         )
     }
 
-    /// Lets it happen, until `answers` requests were turned away for it, and ends it. What concerns
-    /// one gateway concerns `gateway`.
+    /// Lets it happen, until it shows and `answers` requests were answered under it, and ends it.
+    /// What concerns one gateway concerns `gateway`.
     pub async fn strike(self, scene: &mut Scene, gateway: usize, answers: u64) {
         scene.fault_begins(self.is_about_one_gateway().then_some(gateway));
         match self {
@@ -244,8 +244,7 @@ async fn again(scene: &Scene, command: &str) {
 async fn between(scene: &Scene, begin: &str, end: &str, answers: u64) {
     let mut admin = scene.redis.client();
     tell(&mut admin, begin);
-    // Only who is not waiting needs the store, and hears of it.
-    scene.is_cut_off(answers.min(400)).await;
+    scene.is_cut_off(answers).await;
     tell(&mut admin, end);
 }
 

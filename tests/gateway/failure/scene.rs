@@ -88,9 +88,11 @@ impl Scene {
         self.witness.grows(|tally| &tally.served, served).await;
     }
 
-    /// Waits until this many more answers said that the store is away.
+    /// Waits until it shows that the store is away, and until this many more requests have been
+    /// answered without it.
     pub async fn is_cut_off(&self, answers: u64) {
-        self.witness.grows(|tally| &tally.away, answers).await;
+        self.witness.grows(|tally| &tally.away, 20).await;
+        self.witness.grows(|tally| &tally.answered, answers).await;
     }
 
     /// From now on something is wrong: with one gateway, or with everything.

@@ -32,6 +32,8 @@ const PACE: Duration = Duration::from_millis(60);
 /// What happened so far, in numbers.
 #[derive(Debug, Default)]
 pub struct Tally {
+    /// Requests that were answered, whatever the answer.
+    pub answered: AtomicU64,
     /// Acknowledged operations.
     pub acknowledged: AtomicU64,
     /// Visits that ended with leaving.
@@ -323,7 +325,10 @@ impl Shopper {
         loop {
             for _ in 0..gateways {
                 match self.send(self.gateway, method.clone(), path).await {
-                    Ok(answer) => return answer,
+                    Ok(answer) => {
+                        self.shared.tally.answered.fetch_add(1, Ordering::Relaxed);
+                        return answer;
+                    }
                     Err(error) => {
                         if error.is_timeout() {
                             self.shared.tally.unanswered.fetch_add(1, Ordering::Relaxed);
