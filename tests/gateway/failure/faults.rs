@@ -252,9 +252,15 @@ fn set(setting: &str) -> String {
     format!("CONFIG SET {setting}")
 }
 
+/// Has Redis carry out a command, once it has read its log.
 fn tell(redis: &mut redis::Connection, command: &str) {
     let words: Vec<_> = command.split(' ').collect();
-    redis::cmd(words[0]).arg(&words[1..]).exec(redis).expect("it runs");
+    loop {
+        match redis::cmd(words[0]).arg(&words[1..]).exec(redis) {
+            Err(error) if error.code() == Some("LOADING") => std::thread::yield_now(),
+            carried_out => return carried_out.expect("it runs"),
+        }
+    }
 }
 
 /// Waits for a few acknowledged operations.
