@@ -91,7 +91,7 @@ impl Scene {
     /// Waits until it shows that the store is away, and until this many more requests have been
     /// answered without it.
     pub async fn is_cut_off(&self, answers: u64) {
-        self.witness.grows(|tally| &tally.away, 20).await;
+        self.witness.is_refused(20, 3000).await;
         self.witness.grows(|tally| &tally.answered, answers).await;
     }
 

@@ -106,8 +106,21 @@ impl Witness {
     /// Waits until `of` has grown by `more`.
     pub async fn grows(&self, of: impl Fn(&Tally) -> &AtomicU64, more: u64) {
         let wanted = of(self.tally()).load(Ordering::Relaxed) + more;
+        self.reaches(|tally| of(tally).load(Ordering::Relaxed) >= wanted).await;
+    }
+
+    /// Waits until so many more answers said that the store is away, or so many were given that
+    /// nobody can be left who needs it: who waits does not.
+    pub async fn is_refused(&self, away: u64, answered: u64) {
+        let now = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let (away, answered) =
+            (now(&self.tally().away) + away, now(&self.tally().answered) + answered);
+        self.reaches(|tally| now(&tally.away) >= away || now(&tally.answered) >= answered).await;
+    }
+
+    async fn reaches(&self, is_there: impl Fn(&Tally) -> bool) {
         let reached = async {
-            while of(self.tally()).load(Ordering::Relaxed) < wanted {
+            while !is_there(self.tally()) {
                 sleep(Duration::from_millis(5)).await;
             }
         };
