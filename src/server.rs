@@ -203,6 +203,22 @@ impl BoundGateway {
     /// # Errors
     /// [`StartError`]. Nothing is left behind.
     pub async fn bind(config: &Config) -> Result<Self, StartError> {
+        Self::bound(config, Arc::new(SystemClock)).await
+    }
+
+    /// The same by another clock than the system's.
+    ///
+    /// # Errors
+    /// As [`BoundGateway::bind`].
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn bind_with_clock(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
+        Self::bound(config, clock).await
+    }
+
+    async fn bound(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         let listeners = BoundListeners::bind(&config.server.listen)?;
         let (end, ended) = watch::channel(false);
         let admin = Arc::new(Admin::default());
@@ -215,7 +231,7 @@ impl BoundGateway {
             tokio::spawn(Arc::clone(&admin).serve(listener, ended));
         }
         let upstreams = Upstreams::resolve(&config.upstreams).await?;
-        let core = Core::open(config).await?;
+        let core = Core::with_clock(config, clock).await?;
         let settings = config.server.clone();
         Ok(Self { settings, core, upstreams, listeners, admin, admin_address, end })
     }

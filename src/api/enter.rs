@@ -36,18 +36,14 @@ async fn enter(api: &Api, call: &Call<'_>, site: Site) -> Result<Response<Body>,
     let queue = &call.queue;
     let mut visitor_cookie = None;
     let entry = match (call.identities.first(), api.asker(call)) {
-        // The store may have lost this place: it is shown before another is asked for.
+        // A place is shown before another is asked for: the store may have lost it, and this gateway
+        // not have heard of that. A visitor without cookies is known by the token alone.
         (user, Ok(Asker::Token { claims, .. }))
-            if user.is_none_or(|user| api.gate.tag(user) == claims.owner)
-                && queue.may_have_lost(&claims) =>
+            if user.is_none_or(|user| api.gate.tag(user) == claims.owner) =>
         {
             api.gate.enter_again(queue, &claims, user.cloned()).await
         }
         (Some(user), _) => api.gate.enter_user(queue, user).await,
-        // A visitor without cookies is known by the token alone.
-        (None, Ok(Asker::Token { claims, .. })) => {
-            api.gate.enter_tag(queue, claims.source, claims.owner, None).await
-        }
         (None, _) if api.gate.sources(queue).contains(&UserSource::Visitor) => {
             let (user, cookie) = api.gate.visitors().issue(call.caller.https());
             visitor_cookie = Some(cookie);

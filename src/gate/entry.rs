@@ -103,8 +103,7 @@ impl Gate {
         };
         let claims =
             Claims { source, owner, incarnation: entered.incarnation, place, proof: Proof::Entry };
-        let seen =
-            queue.seen_of(&entered.value).unwrap_or(Seen::Waiting { place, rank: 1, late: false });
+        let seen = queue.seen_of(&entered).unwrap_or(Seen::Waiting { place, rank: 1, late: false });
         Ok(Entry::Placed { claims, user, seen, freshness })
     }
 }

@@ -8,7 +8,7 @@
 //! `live` counts the zero bits from `head` to `tail`; numbers are called in ascending order, late
 //! ones apart, each at most once unless it goes through the late lane, which it may do once;
 //! never more than `capacity` entries are active; one live place per user; `head` and `tail` never
-//! go back. What happens after a store has lost something is in [`recovery`].
+//! go back. What happens after a store has lost something is in `line/recovery.rs`.
 
 mod recovery;
 

@@ -1,28 +1,39 @@
-//! A real `redis-server` for one test: on a socket of its own, without files, gone with the value.
+//! A real `redis-server` for one test: on a socket of its own and gone with the value; without files
+//! unless it is told to keep some.
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anteroom::store::RedisSettings;
 
 /// A running server.
+#[derive(Debug)]
 pub(crate) struct RedisServer {
     process: Child,
     directory: tempfile::TempDir,
+    options: Vec<String>,
 }
 
 impl RedisServer {
     /// Starts one and waits until it takes connections.
     pub(crate) fn start() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let process = launch(&directory.path().join("redis.sock"));
-        Self { process, directory }
+        Self::start_with(&[])
     }
 
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("redis.sock")
+    /// The same with more options, which last over restarts: `--port 0`, `--save ""` and
+    /// `--appendonly no` stand before them. Its files are in a directory of its own.
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        let process = launch(directory.path(), &options);
+        Self { process, directory, options }
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket_in(self.directory.path())
     }
 
     /// How to reach it.
@@ -40,9 +51,9 @@ impl RedisServer {
         self.process.wait().expect("it ended");
     }
 
-    /// Starts an empty one in its place.
+    /// Starts one in its place: empty, unless its options keep files.
     pub(crate) fn restart(&mut self) {
-        self.process = launch(&self.socket());
+        self.process = launch(self.directory.path(), &self.options);
     }
 
     /// Sends a signal, as `STOP` or `CONT`.
@@ -66,18 +77,26 @@ impl Drop for RedisServer {
     }
 }
 
-fn launch(socket: &std::path::Path) -> Child {
-    let _ = std::fs::remove_file(socket);
+fn socket_in(directory: &Path) -> PathBuf {
+    directory.join("redis.sock")
+}
+
+fn launch(directory: &Path, options: &[String]) -> Child {
+    let socket = socket_in(directory);
+    let _ = std::fs::remove_file(&socket);
     let mut process = Command::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning"])
+        .args(options)
         .arg("--unixsocket")
-        .arg(socket)
+        .arg(&socket)
+        .arg("--dir")
+        .arg(directory)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server is installed");
     let deadline = Instant::now() + Duration::from_secs(20);
-    while UnixStream::connect(socket).is_err() {
+    while UnixStream::connect(&socket).is_err() {
         assert!(process.try_wait().expect("its state").is_none(), "redis-server ended at once");
         assert!(Instant::now() < deadline, "redis-server does not listen");
         std::thread::yield_now();

@@ -7,6 +7,7 @@
 mod api;
 mod attacks;
 mod away;
+mod failure;
 mod gate;
 mod identity;
 mod layer;
@@ -14,6 +15,9 @@ mod modes;
 mod pages;
 mod paths;
 mod proxying;
+#[allow(dead_code, reason = "the contract suite uses the rest")]
+#[path = "../contract/redis_server.rs"]
+mod redis_server;
 mod shop;
 mod simple;
 mod support;

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::redis_server::RedisServer;
 use crate::support::{Message, Recorder, Upstream, Wire, script, soon};
 
 /// What the JWTs of the stories are signed with.
@@ -96,37 +96,9 @@ impl Store {
             Self::Redis(server, prefix) => format!(
                 "[store]\nkind = \"redis\"\nurl = \"redis+unix://{}\"\nkey_prefix = \"{prefix}\"\n\
                  connect_timeout = \"5s\"\nresponse_timeout = \"5s\"\n",
-                server.directory.path().join("redis.sock").display()
+                server.socket().display()
             ),
         }
-    }
-}
-
-/// A Redis server on a socket of its own, without files, gone with the value.
-#[derive(Debug)]
-pub struct RedisServer {
-    process: Child,
-    directory: tempfile::TempDir,
-}
-
-impl RedisServer {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(directory.path().join("redis.sock"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        Self { process, directory }
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -217,12 +189,7 @@ impl Gateway {
 
     /// Somebody who keeps cookies and has none yet.
     pub fn shopper(&self) -> Shopper {
-        Shopper {
-            address: self.address,
-            headers: Vec::new(),
-            cookies: BTreeMap::new(),
-            keeps_cookies: true,
-        }
+        Shopper::at(self.address)
     }
 
     /// Somebody who is signed in.
@@ -310,6 +277,11 @@ pub struct Shopper {
 }
 
 impl Shopper {
+    /// Somebody at this gateway, who keeps cookies and has none yet.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address, headers: Vec::new(), cookies: BTreeMap::new(), keeps_cookies: true }
+    }
+
     /// The same with a header on every request.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));

@@ -100,7 +100,8 @@ pub struct LocalQueue {
     judged_epoch: AtomicU64,
     leases: Leases,
     own: RwLock<Own>,
-    answers: Cache<AnswerKey, (Timestamp, Standing)>,
+    /// What was answered: when by this gateway's clock, and when by the store's.
+    answers: Cache<AnswerKey, (Timestamp, Standing, Timestamp)>,
     last_request: AtomicU64,
     /// Hash of the text the queue was declared with.
     text_hash: u64,
@@ -228,7 +229,7 @@ impl LocalQueue {
     async fn enter_now(&self, user: UserTag) -> Result<Versioned<Entered>, StoreError> {
         let mut entered = self.enter_store(user).await?;
         if let Entered::Active { place, until, claimed: true, .. } = entered.value
-            && until <= self.now().plus(LEASE_MARGIN)
+            && until <= entered.at.plus(LEASE_MARGIN)
         {
             // The gate takes a place for over a moment before the store does. Who enters again in
             // between gets a new one, not the one that is refused.
@@ -269,16 +270,18 @@ impl LocalQueue {
 
     /// What was answered to an enter, as a standing.
     #[must_use]
-    pub fn seen_of(&self, entered: &Entered) -> Option<Seen> {
-        match entered {
-            Entered::Waiting(place, _) => Some(self.seen(Standing::Waiting(*place))),
-            Entered::Late(place) => Some(self.seen(Standing::Late(*place))),
+    pub fn seen_of(&self, entered: &Versioned<Entered>) -> Option<Seen> {
+        let standing = match entered.value {
+            Entered::Waiting(place, _) => Standing::Waiting(place),
+            Entered::Late(place) => Standing::Late(place),
             Entered::Active { place, until, claimed, .. } => {
-                let (place, until, claimed) = (*place, *until, *claimed);
-                Some(self.seen(Standing::Active { place, until, claimed }))
+                Standing::Active { place, until, claimed }
             }
-            Entered::NotOpen { .. } | Entered::Closed | Entered::Rebuilding | Entered::Full => None,
-        }
+            Entered::NotOpen { .. } | Entered::Closed | Entered::Rebuilding | Entered::Full => {
+                return None;
+            }
+        };
+        Some(self.seen(standing, entered.at))
     }
 
     /// Where the holder of a verified token stands. Never claims. Asks the store only when the
@@ -333,7 +336,7 @@ impl LocalQueue {
         let found =
             self.fenced(|| self.store.standing(&self.name, user, None, Purpose::Pass)).await?;
         self.remember(user, found.value, found.at);
-        Ok(self.seen(found.value))
+        Ok(self.seen(found.value, found.at))
     }
 
     /// Ends the place of `user`; with `seq` only if that is the place.
@@ -431,8 +434,11 @@ impl LocalQueue {
             None => (picture.late_rank(seq)?, true),
         };
         drop(own);
-        if picture.settings.phase(self.now()) == Phase::Closed {
-            return Some(Seen::Gone(Gone::Closed));
+        let here = self.clock.now();
+        if picture.settings.phase(self.now_at(here)) == Phase::Closed {
+            // Unless it only seems so, because this gateway's clock was set: the store knows.
+            let sure = is_recent(here, picture.asked, VOUCHES_FOR);
+            return sure.then_some(Seen::Gone(Gone::Closed));
         }
         self.heartbeats.mark(seq);
         Some(Seen::Waiting { place, rank, late })
@@ -474,9 +480,10 @@ impl LocalQueue {
                 return Ok(seen);
             }
             match self.answers.get_value_or_guard_async(&key).await {
-                Ok((answered, standing)) => {
-                    if is_recent(self.clock.now(), answered, ANSWER_KEPT) {
-                        return Ok(self.seen(standing));
+                Ok((answered, standing, at)) => {
+                    let here = self.clock.now();
+                    if is_recent(here, answered, ANSWER_KEPT) {
+                        return Ok(self.seen(standing, at.plus(here.since(answered))));
                     }
                     self.answers.remove(&key);
                 }
@@ -490,9 +497,9 @@ impl LocalQueue {
                     self.remember(user, found.value, found.at);
                     if seq.is_none() || !matches!(found.value, Standing::Active { .. }) {
                         // Refused only if somebody else has just put an answer there.
-                        let _ = guard.insert((self.clock.now(), found.value));
+                        let _ = guard.insert((self.clock.now(), found.value, found.at));
                     }
-                    return Ok(self.seen(found.value));
+                    return Ok(self.seen(found.value, found.at));
                 }
             }
         }
@@ -508,7 +515,9 @@ impl LocalQueue {
         }
     }
 
-    fn seen(&self, standing: Standing) -> Seen {
+    /// What the store's answer of the moment `at`, by its own clock, means. This gateway's idea of
+    /// that clock is off for a moment after its own was set, and must not end anybody's turn.
+    fn seen(&self, standing: Standing, at: Timestamp) -> Seen {
         let own = self.own.read();
         let picture = self.picture.load();
         match standing {
@@ -522,9 +531,7 @@ impl LocalQueue {
             }
             // Gate and store must never both count a slot: the last moments belong to the store.
             // An unclaimed one is the store's anyway: a claim begins a new time.
-            Standing::Active { until, claimed: true, .. }
-                if until <= self.now().plus(LEASE_MARGIN) =>
-            {
+            Standing::Active { until, claimed: true, .. } if until <= at.plus(LEASE_MARGIN) => {
                 Seen::Gone(Gone::Expired)
             }
             Standing::Active { place, until, claimed } => Seen::Active { place, until, claimed },

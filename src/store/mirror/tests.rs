@@ -8,7 +8,7 @@ use crate::queue::command::{AdmitBy, Entered, Gone, Left, ProvenLease};
 use crate::queue::definition::Definition;
 use crate::queue::settings::Settings;
 use crate::queue::{ParameterKind, QueueName, QueueTemplate, Seq, UserSource, UserTag};
-use crate::store::embedded;
+use crate::store::{SharedStore, embedded};
 use crate::token::{Claims, Proof};
 
 use super::{LocalQueue, Mirror, Seen};
@@ -173,6 +173,36 @@ async fn an_absent_waiter_is_passed_over_and_speaks_up_again_at_the_same_place()
 }
 
 #[tokio::test]
+async fn a_gateway_that_vanishes_takes_no_waiter_with_it() {
+    const STEP: Duration = Duration::from_secs(10);
+    // At whatever moment of an epoch of 30 s.
+    for calm in 12..15 {
+        let settings = Settings { waiting_ttl: Duration::from_secs(60), ..Settings::new(1) };
+        let bench = bench(settings, 2).await;
+        bench.enter(0, 1).await;
+        let (bob, carol) = (bench.enter(1, 2).await, bench.enter(0, 3).await);
+        for _ in 0..calm {
+            bench.later(STEP).await;
+            bench.queue(1).poll(&bob).await.unwrap();
+            bench.queue(0).poll(&carol).await.unwrap();
+            for gateway in [0, 1] {
+                bench.queue(gateway).tend(gateway as u64, 1 << 16).await.unwrap();
+            }
+        }
+        // The second one is gone, and what it heard last with it. Bob asks the first with his next
+        // poll, which may be 20 s away.
+        for silent in 0..20 {
+            bench.later(STEP).await;
+            assert_eq!(rank(bench.queue(0).poll(&carol).await.unwrap()), 2, "{calm}, {silent}");
+            if silent >= 2 {
+                assert_eq!(rank(bench.queue(0).poll(&bob).await.unwrap()), 1);
+            }
+            bench.queue(0).tend(0, 1 << 16).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_instance_nobody_uses_makes_room_for_another() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000_000)));
     let store = embedded(Arc::clone(&clock) as Arc<dyn Clock>);
@@ -257,35 +287,75 @@ impl Clock for SettableClock {
     }
 }
 
+/// A store and one gateway, each with a clock of its own, and somebody inside.
+struct TwoClocks {
+    store: SharedStore,
+    store_clock: Arc<ManualClock>,
+    own_clock: Arc<SettableClock>,
+    mirror: Mirror,
+    inside: Claims,
+}
+
+impl TwoClocks {
+    async fn new() -> Self {
+        let start = Timestamp::from_millis(1_000_000_000);
+        let store_clock = Arc::new(ManualClock::at(start));
+        let own_clock = Arc::new(SettableClock(parking_lot::Mutex::new(start)));
+        let store = embedded(Arc::clone(&store_clock) as Arc<dyn Clock>);
+        let definition = Definition {
+            template: QueueTemplate::Fixed(QueueName::new("deal-1").unwrap()),
+            settings: Settings::new(1),
+            identity: None,
+            max_instances: 1,
+            text_hash: 7,
+        };
+        let clock = Arc::clone(&own_clock) as Arc<dyn Clock>;
+        let mirror = Mirror::new(Arc::clone(&store), clock, 1, vec![definition]);
+        mirror.open().await.unwrap();
+        let queue = Arc::clone(&mirror.all()[0]);
+        let owner = UserTag([1; 8]);
+        let entered = queue.enter(owner).await.unwrap();
+        let Entered::Active { place, .. } = entered.value else { panic!() };
+        let (source, incarnation) = (UserSource::Visitor, entered.incarnation);
+        let inside = Claims { source, owner, incarnation, place, proof: Proof::Entry };
+        assert!(matches!(queue.pass(&inside).await.unwrap(), Seen::Active { .. }));
+        Self { store, store_clock, own_clock, mirror, inside }
+    }
+
+    fn queue(&self) -> Arc<LocalQueue> {
+        Arc::clone(&self.mirror.all()[0])
+    }
+
+    fn set_own(&self, to: Timestamp) {
+        *self.own_clock.0.lock() = to;
+    }
+}
+
 #[tokio::test]
 async fn a_copy_from_the_future_vouches_for_nothing() {
-    let start = Timestamp::from_millis(1_000_000_000);
-    let store_clock = Arc::new(ManualClock::at(start));
-    let own_clock = Arc::new(SettableClock(parking_lot::Mutex::new(start)));
-    let store = embedded(Arc::clone(&store_clock) as Arc<dyn Clock>);
-    let name = QueueName::new("deal-1").unwrap();
-    let definition = Definition {
-        template: QueueTemplate::Fixed(name.clone()),
-        settings: Settings::new(1),
-        identity: None,
-        max_instances: 1,
-        text_hash: 7,
-    };
-    let clock = Arc::clone(&own_clock) as Arc<dyn Clock>;
-    let mirror = Mirror::new(Arc::clone(&store), clock, 1, vec![definition]);
-    mirror.open().await.unwrap();
-    let queue = mirror.queue(&name).await.unwrap().unwrap();
-    let owner = UserTag([1; 8]);
-    let entered = queue.enter(owner).await.unwrap();
-    let Entered::Active { place, .. } = entered.value else { panic!() };
-    let (source, incarnation) = (UserSource::Visitor, entered.incarnation);
-    let claims = Claims { source, owner, incarnation, place, proof: Proof::Entry };
-    assert!(matches!(queue.pass(&claims).await.unwrap(), Seen::Active { .. }));
+    let bench = TwoClocks::new().await;
+    let (queue, inside) = (bench.queue(), bench.inside);
     // The clock is set back, and the place ends at another gateway before the next copy.
-    *own_clock.0.lock() = start.minus(Duration::from_secs(3600));
-    store.leave(&name, owner, None).await.unwrap();
-    store_clock.advance(Duration::from_millis(501));
-    assert_eq!(queue.pass(&claims).await.unwrap(), Seen::Gone(Gone::Unknown));
+    bench.set_own(bench.own_clock.now().minus(Duration::from_secs(3600)));
+    bench.store.leave(queue.name(), inside.owner, None).await.unwrap();
+    bench.store_clock.advance(Duration::from_millis(501));
+    assert_eq!(queue.pass(&inside).await.unwrap(), Seen::Gone(Gone::Unknown));
+}
+
+/// Everybody inside was told that the turn is over, and entering again gave the place away.
+#[tokio::test]
+async fn a_clock_that_is_set_forward_ends_nobodys_turn() {
+    let bench = TwoClocks::new().await;
+    let (queue, inside) = (bench.queue(), bench.inside);
+    bench.set_own(bench.own_clock.now().plus(Duration::from_secs(3600)));
+    assert!(matches!(queue.pass(&inside).await.unwrap(), Seen::Active { .. }));
+    assert!(matches!(queue.poll(&inside).await.unwrap(), Seen::Active { .. }));
+    let again = queue.enter(inside.owner).await.unwrap();
+    assert!(
+        matches!(again.value, Entered::Active { place, .. } if place == inside.place),
+        "{again:?}"
+    );
+    assert!(matches!(queue.seen_of(&again), Some(Seen::Active { .. })));
 }
 
 #[tokio::test]

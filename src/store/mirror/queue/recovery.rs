@@ -331,18 +331,6 @@ impl LocalQueue {
         self.recovery.sighting()
     }
 
-    /// Whether the place of these claims may be missing in the store, so that it has to be shown
-    /// before its owner enters anew.
-    #[must_use]
-    pub fn may_have_lost(&self, claims: &Claims) -> bool {
-        let picture = self.picture.load();
-        let state = &picture.recovery;
-        claims.incarnation != picture.incarnation
-            || state.rebuilding
-            || claims.place.seq.0 > picture.ranks.tail()
-            || state.lost.iter().any(|(first, last)| (first..=last).contains(&&claims.place.seq.0))
-    }
-
     /// A token that proves more than this one about where its holder stands, if it is worth
     /// another.
     #[must_use]
