@@ -353,6 +353,9 @@ impl LocalQueue {
             None => self.place_of(user).await?,
         };
         let left = self.fenced(|| self.store.leave(&self.name, user, seq)).await?;
+        if let Some(seq) = seq.filter(|_| left.value == Left::Gave) {
+            self.note_left(user, seq);
+        }
         let seq = seq.unwrap_or(Seq(0));
         self.leases.remove(seq.0);
         self.own.write().left.insert(seq.0, left.version);

@@ -183,16 +183,32 @@ impl Evidence {
         found
     }
 
+    /// Whether `number` had been called by then: whoever does not come in time waits in the late
+    /// lane, which has ranks of its own.
+    fn was_called(&self, number: Number, by: Instant) -> bool {
+        let later = self.samples.partition_point(|sample| sample.asked < by);
+        self.samples[..=later.min(self.samples.len().saturating_sub(1))]
+            .iter()
+            .any(|sample| sample.incarnation == number.incarnation && number.seq < sample.head)
+    }
+
     /// Ranks that got worse while nothing was wrong.
     fn risen_ranks(&self) -> Vec<String> {
+        let mut numbers = HashMap::<u32, Number>::new();
         let calm = |at: Instant| {
             self.faults.iter().all(|spell| at + STALE < spell.from || at > spell.to + STALE)
         };
         let mut best = HashMap::<u32, Vec<(Instant, u64)>>::new();
         let mut risen = Vec::new();
         for fact in &self.facts {
+            if let What::Entered(number) = fact.what {
+                numbers.insert(fact.user, number);
+            }
             let What::Waiting(rank) = fact.what else { continue };
             if !calm(fact.asked) || !calm(fact.came) {
+                continue;
+            }
+            if numbers.get(&fact.user).is_some_and(|number| self.was_called(*number, fact.came)) {
                 continue;
             }
             let told = best.entry(fact.user).or_default();

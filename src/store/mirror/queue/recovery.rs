@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::clock::Timestamp;
-use crate::queue::UserTag;
 use crate::queue::command::{
     Evidence, Gone, HeldLease, LineCopy, Origin, ProvenLease, Purpose, Rebuilt, Recollection,
     RecoveryState, Sighting, Standing, Versioned,
 };
 use crate::queue::schedule::Phase;
+use crate::queue::{Seq, UserTag};
 use crate::store::StoreError;
 use crate::token::{Claims, Proof};
 
@@ -22,6 +22,10 @@ use super::{LocalQueue, Picture, Seen};
 
 /// Leases brought back in one call: a few milliseconds of a store's time.
 const LEASES_A_CALL: usize = 500;
+
+/// How long it is kept that somebody left, and of how many: longer than a replica is behind.
+const LEFT_KEPT: Duration = Duration::from_secs(30);
+const MAX_LEFT: usize = 1000;
 
 /// A waiter's token is renewed when it is that old, so that a store that loses everything can
 /// tell it from one that was given up long ago.
@@ -41,6 +45,8 @@ pub(super) struct Recovery {
     /// After how many fences leases were brought back, and those that still have to be.
     restored: AtomicU64,
     unrestored: Mutex<Vec<HeldLease>>,
+    /// Who left through this gateway in the last moments: a store that loses these is told again.
+    left: Mutex<VecDeque<(Timestamp, UserTag, Seq)>>,
     /// The last incarnation that the store refused to go back to.
     refused: AtomicU32,
     /// Where the head stood at each change of the last seconds, by the store's clock.
@@ -70,6 +76,7 @@ impl Recovery {
         }
         self.restored.store(state.fences, Ordering::Relaxed);
         self.unrestored.lock().clear();
+        self.left.lock().clear();
         self.passed.lock().clear();
     }
 }
@@ -317,7 +324,23 @@ impl LocalQueue {
         }
     }
 
+    /// Keeps for a while that `user` left.
+    pub(super) fn note_left(&self, user: UserTag, seq: Seq) {
+        let now = self.clock.now();
+        let mut left = self.recovery.left.lock();
+        let is_old = |(at, ..): &(Timestamp, UserTag, Seq)| now.since(*at) > LEFT_KEPT;
+        while left.len() >= MAX_LEFT || left.front().is_some_and(is_old) {
+            left.pop_front();
+        }
+        left.push_back((now, user, seq));
+    }
+
     async fn restore_leases(&self) -> Result<u64, StoreError> {
+        // First those who gave a slot back: leaving is final.
+        let left: Vec<_> = self.recovery.left.lock().iter().copied().collect();
+        for (_, user, seq) in left {
+            self.store.leave(&self.name, user, Some(seq)).await?;
+        }
         let held = self.recovery.unrestored.lock().clone();
         let mut restored = 0;
         for some in held.chunks(LEASES_A_CALL) {
