@@ -2,8 +2,9 @@
 --
 -- KEYS: the queue's, two for scratch, then the bits and the gateways of each epoch from the last
 -- one back. ARGV: clock, the current epoch, how many epochs back KEYS reach.
--- Answer: false for an unknown queue, FENCE on a new server, else { kind, a, b }: ABSENT with how many; ALREADY;
--- INCOMPLETE; or ASK_AGAIN, because the store's clock says epoch a and judging takes b epochs.
+-- Answer: false for an unknown queue, FENCE on a new server, else { kind, a, b }: ABSENT with how
+-- many; ALREADY; INCOMPLETE; or ASK_AGAIN, because the store's clock says epoch a and judging looks
+-- at b epochs.
 
 local REBUILD_EPOCHS, REBUILD_MAX_EPOCHS = 2, 10 -- recovery.rs
 local ABSENT, ALREADY, INCOMPLETE, ASK_AGAIN = 0, 1, 2, 3
@@ -40,7 +41,7 @@ if m.rebuilding then
     return { INCOMPLETE, 0, 0 }
   end
 end
-local reach = math.max(silent, 2)
+local reach = silent + 1
 if ARGV[2] ~= text(current) or ARGV[3] ~= text(reach) then
   return { ASK_AGAIN, current, reach }
 end
@@ -52,19 +53,22 @@ local function gateways(back)
   return KEYS[11 + 2 * back]
 end
 
--- Each epoch was reported, and no gateway of the last but one is missing from the last.
+-- Each epoch was reported, and no gateway that reported one of them, or the one before, is missing
+-- from the next.
 local function complete()
-  if current - reach < m.known_from then
+  if current - silent < m.known_from then
     return false
   end
-  for back = 1, reach do
+  for back = 1, silent do
     if redis.call('EXISTS', gateways(back)) == 0 then
       return false
     end
-  end
-  for _, gateway in ipairs(redis.call('HKEYS', gateways(2))) do
-    if redis.call('HEXISTS', gateways(1), gateway) == 0 then
-      return false
+    if current - back - 1 >= m.known_from then
+      for _, gateway in ipairs(redis.call('HKEYS', gateways(back + 1))) do
+        if redis.call('HEXISTS', gateways(back), gateway) == 0 then
+          return false
+        end
+      end
     end
   end
   return true

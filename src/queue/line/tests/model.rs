@@ -309,8 +309,10 @@ impl Model {
             known.filter(|heard| heard.epoch == epoch).map(|heard| heard.gateway).collect()
         };
         let window = current - silent..current;
-        let complete = window.clone().all(|epoch| !gateways(epoch).is_empty())
-            && gateways(current - 2).is_subset(&gateways(current - 1));
+        let complete = window.clone().all(|epoch| {
+            let reported = gateways(epoch);
+            !reported.is_empty() && gateways(epoch - 1).is_subset(&reported)
+        });
         if !complete {
             return Reaped::Incomplete;
         }

@@ -123,17 +123,18 @@ fn a_number_that_is_admitted_behind_a_higher_one_overtakes() {
 #[test]
 fn a_rank_that_rises_is_noticed_unless_something_was_wrong() {
     let rises = |sale: &mut Sale| {
-        sale.told(2, 3000, What::Waiting(1));
-        sale.told(2, 5000, What::Waiting(2));
+        sale.told(3, 2000, What::Entered(number(9)));
+        sale.told(3, 3000, What::Waiting(1));
+        sale.told(3, 5000, What::Waiting(2));
     };
-    assert_eq!(after(rises), [0, 0, 1, 0]);
+    assert_eq!(after(rises)[..3], [0, 0, 1]);
     assert_eq!(
         after(|sale| {
             rises(sale);
             let (from, to) = (sale.at(2500), sale.at(4500));
             sale.evidence.faults.push(Spell { from, to, gateway: None });
-        }),
-        [0, 0, 0, 0]
+        })[..3],
+        [0, 0, 0]
     );
 }
 
