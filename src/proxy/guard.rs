@@ -13,6 +13,7 @@ mod head;
 mod stream;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -160,15 +161,21 @@ struct PerRequest<A>(Arc<A>);
 
 #[async_trait]
 impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for PerRequest<A> {
-    async fn process_new_http(
-        self: &Arc<Self>,
+    // Written out instead of `async`, so that the application's future is handed on as it is: one
+    // around it would be another allocation, and another copy of the session, for each request.
+    fn process_new_http<'app, 'watch, 'future>(
+        self: &'app Arc<Self>,
         session: ServerSession,
-        shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
+        shutdown: &'watch ShutdownWatch,
+    ) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'future>>
+    where
+        'app: 'future,
+        'watch: 'future,
+    {
         if !session.is_http2() {
             let _ = LINK.try_with(|link| link.set(Stage::Head));
         }
-        self.0.process_new_http(session, shutdown).await
+        self.0.process_new_http(session, shutdown)
     }
 
     fn h2_options(&self) -> Option<pingora::protocols::http::v2::server::H2Options> {

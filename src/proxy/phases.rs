@@ -49,11 +49,10 @@ impl<G: Judge, A: Api> ProxyHttp for Gateway<G, A> {
             context.request_id = id.clone();
         }
         session.set_write_timeout(Some(CLIENT_WRITE_TIMEOUT));
-        // pingora has switched keep-alive on where the client wants it, for ever. The guard ends
-        // idle connections; this is the longest a wait for a whole next head can take there.
+        // Where the client wants keep-alive, whatever time it names: the guard ends idle
+        // connections and bounds the wait for a head, and a second timer would cost every request.
         if session.get_keepalive().is_some() {
-            let longest = self.limits.keepalive_idle + self.limits.header_deadline;
-            session.set_keepalive(Some(longest.as_secs() + 1));
+            session.set_keepalive(Some(0));
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Where a request head ends, found as bytes arrive, without looking at a byte twice.
 
+use memchr::memchr;
+
 /// How far the search for the end of a head has come.
 #[derive(Debug, Default)]
 pub(super) struct HeadScan {
@@ -35,8 +37,19 @@ impl HeadScan {
     /// the request line do not count as its end; lines may end in a bare `\n`, as pingora's parser
     /// takes them.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Progress {
-        for byte in bytes.get(self.seen..).unwrap_or_default() {
+        let mut rest = bytes.get(self.seen..).unwrap_or_default();
+        while let Some((byte, after)) = rest.split_first() {
+            if self.begun && self.tail == Tail::Text {
+                // Inside a line nothing counts but its end.
+                let length = memchr(b'\n', rest).map(|at| at + 1);
+                self.seen += length.unwrap_or(rest.len());
+                let Some(length) = length else { break };
+                rest = &rest[length..];
+                self.tail = Tail::Lf;
+                continue;
+            }
             self.seen += 1;
+            rest = after;
             match byte {
                 b'\n' if self.begun => {
                     if self.tail != Tail::Text {

@@ -2,20 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::head::{HeadScan, Progress};
@@ -87,19 +87,18 @@ impl GuardedStream {
     }
 
     /// Collects a head; ready with `true` once it is complete, with `false` at the end of the
-    /// connection, and on the way to the end after a refusal.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    /// connection, and on the way to the end after a refusal. A head that arrives whole, as nearly
+    /// all do, is in `out` then and nothing is buffered; any other is buffered and `out` untouched.
+    fn poll_head(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
         loop {
             if self.farewell.is_some() {
                 ready!(self.poll_farewell(cx));
                 return Poll::Ready(Ok(false));
             }
             // First what is here already: a client may have sent its next request with this one.
-            match self.scan.advance(&self.buffered) {
+            match self.scan.advance(within(&self.buffered, self.head_bytes)) {
                 Progress::Complete => {
-                    self.scan = HeadScan::default();
-                    (self.began, self.first_byte) = (None, None);
-                    self.reused = true;
+                    self.handed_over();
                     return Poll::Ready(Ok(true));
                 }
                 Progress::NotHttp => {
@@ -121,10 +120,17 @@ impl GuardedStream {
                 self.refuse(Refusal::HeadTooLarge, Code::HeaderTooLarge);
                 continue;
             }
-            let mut chunk = [0; CHUNK];
-            let mut chunk = ReadBuf::new(&mut chunk[..room]);
-            match Pin::new(&mut self.inner).poll_read(cx, &mut chunk) {
-                Poll::Ready(read) => read?,
+            let before = out.filled().len();
+            let read = if self.buffered.is_empty() {
+                let read = Pin::new(&mut self.inner).poll_read(cx, out);
+                read.map_ok(|()| out.filled().len() - before)
+            } else {
+                self.buffered.reserve(room);
+                let mut room = (&mut self.buffered).limit(room);
+                pin!(self.inner.read_buf(&mut room)).poll(cx)
+            };
+            let came = match read {
+                Poll::Ready(came) => came?,
                 Poll::Pending => {
                     ready!(self.poll_deadline(cx));
                     if self.buffered.is_empty() {
@@ -134,12 +140,29 @@ impl GuardedStream {
                     self.refuse(Refusal::HeadTimeout, Code::RequestTimeout);
                     continue;
                 }
-            }
-            if chunk.filled().is_empty() {
+            };
+            if came == 0 {
                 return Poll::Ready(Ok(false));
             }
-            self.buffered.extend_from_slice(chunk.filled());
+            if self.buffered.is_empty() {
+                let came = &out.filled()[before..];
+                if self.scan.advance(within(came, self.head_bytes)) == Progress::Complete {
+                    self.handed_over();
+                    return Poll::Ready(Ok(true));
+                }
+                // The rarer cases are told apart above.
+                self.scan = HeadScan::default();
+                self.buffered.extend_from_slice(came);
+                out.set_filled(before);
+            }
         }
+    }
+
+    /// Makes ready for the next head.
+    fn handed_over(&mut self) {
+        self.scan = HeadScan::default();
+        (self.began, self.first_byte) = (None, None);
+        self.reused = true;
     }
 
     /// Ready when the time for the current head is over.
@@ -155,10 +178,18 @@ impl GuardedStream {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if timer.deadline() != at {
+        // One that is due earlier is left alone: to be woken once in vain costs less than to move
+        // the timer with every request.
+        if timer.deadline() > at {
             timer.as_mut().reset(at);
         }
-        timer.as_mut().poll(cx)
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= at {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(at);
+        }
     }
 
     /// Answers instead of pingora, which has seen no byte of this request, and ends the connection.
@@ -252,6 +283,11 @@ impl GuardedStream {
     }
 }
 
+/// The part of `bytes` that may be a head.
+fn within(bytes: &[u8], most: usize) -> &[u8] {
+    &bytes[..bytes.len().min(most)]
+}
+
 impl AsyncRead for GuardedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -260,11 +296,15 @@ impl AsyncRead for GuardedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.link.stage() == Stage::Head {
-            if !ready!(this.poll_head(cx))? {
-                // To pingora the client has left before it sent anything: no error, no log line.
+            let complete = ready!(this.poll_head(cx, buf))?;
+            if complete {
+                this.link.set(Stage::Handed);
+            }
+            if !complete || this.buffered.is_empty() {
+                // Without a head, to pingora the client has left before it sent anything: no
+                // error, no log line.
                 return Poll::Ready(Ok(()));
             }
-            this.link.set(Stage::Handed);
         }
         if this.buffered.is_empty() {
             if this.link.stage() == Stage::Handed {

@@ -35,6 +35,29 @@ async fn a_head_may_have_exactly_its_limit_and_not_a_byte_more() {
 }
 
 #[tokio::test]
+async fn a_limit_below_one_read_holds_and_a_body_in_the_same_packet_does_not_count() {
+    let shop = Upstream::hello().await;
+    let mut setup = Setup::with_shop(&[shop.address]);
+    setup.limits.head_bytes = 1024;
+    let gateway = gateway(setup).await;
+    let request = |bytes: usize| {
+        let mut head =
+            "POST /open HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\nX-Big: ".to_owned();
+        head.push_str(&"a".repeat(bytes - head.len() - 4));
+        head + "\r\n\r\n" + &"b".repeat(900)
+    };
+    let mut client = gateway.connect().await;
+    for _ in 0..2 {
+        client.send(request(1024)).await;
+        assert_eq!(client.answer().await.status(), 200);
+    }
+    client.send(request(1025)).await;
+    let refusal = client.answer().await;
+    assert_eq!((refusal.status(), refusal.problem().as_str()), (431, "HEADER_TOO_LARGE"));
+    assert_eq!(shop.seen.requests().len(), 2);
+}
+
+#[tokio::test]
 async fn too_many_fields_or_too_long_a_target_is_refused_and_the_connection_kept() {
     let gateway = gateway(Setup::with_shop(&[nobody().await])).await;
     let mut client = gateway.connect().await;
