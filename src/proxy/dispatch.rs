@@ -56,6 +56,7 @@ impl<G: Judge, A: Api> Gateway<G, A> {
                     session.set_read_timeout(Some(upstream.upgrade_timeout()));
                 }
                 headers::keep_own_headers(session.req_header_mut())?;
+                headers::forget_letter_case(session.req_header_mut());
                 context.upstream = Some(upstream.clone());
                 context.forward = Some(forward);
                 context.outcome = Outcome::UpstreamFailed;

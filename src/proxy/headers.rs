@@ -6,18 +6,24 @@
 //! `Connection: x-forwarded-for` changes nothing. Identity and token headers are the gate's.
 
 use std::fmt::Write as _;
+use std::mem;
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use http::Request;
+use http::header::{CONNECTION, FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::context::Context;
-use crate::gate::HeaderEdits;
 use crate::gate::headers::{folds_into, starts_folded};
 use crate::identity::client_address::Client;
 
 /// Carries the request id in both directions.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Longest request id taken from a trusted peer, in bytes.
 const REQUEST_ID_BYTES: usize = 128;
@@ -70,10 +76,11 @@ pub(super) fn keep_own_headers(request: &mut RequestHeader) -> pingora::Result<(
         token.eq_ignore_ascii_case(b"host")
             || OWN.iter().any(|own| token.eq_ignore_ascii_case(own.as_bytes()))
     };
-    let values: Vec<HeaderValue> = request.headers.get_all(CONNECTION).iter().cloned().collect();
-    if !values.iter().any(|value| value.as_bytes().split(|byte| *byte == b',').any(is_own)) {
+    let lines = request.headers.get_all(CONNECTION);
+    if !lines.iter().any(|value| value.as_bytes().split(|byte| *byte == b',').any(is_own)) {
         return Ok(());
     }
+    let values: Vec<HeaderValue> = lines.iter().cloned().collect();
     request.remove_header(&CONNECTION);
     for value in values {
         let kept: Vec<&[u8]> =
@@ -87,6 +94,25 @@ pub(super) fn keep_own_headers(request: &mut RequestHeader) -> pingora::Result<(
     Ok(())
 }
 
+/// Lets go of the letter case in which the client wrote the names of its headers, which means
+/// nothing: pingora keeps it in a second map, to be copied and changed with every change to the
+/// first. A target that is not a path is left alone, for pingora compares it with `Host`.
+pub(super) fn forget_letter_case(request: &mut RequestHeader) {
+    let from_path = request.uri.path_and_query().map(|target| target.as_str().as_bytes());
+    if request.has_case()
+        && request.raw_path().starts_with(b"/")
+        && from_path == Some(request.raw_path())
+    {
+        let parts: http::request::Parts = mem::replace(request, nothing()).into();
+        *request = parts.into();
+    }
+}
+
+/// What stands in for a request while its parts are changed.
+fn nothing() -> RequestHeader {
+    Request::new(()).into_parts().0.into()
+}
+
 /// Makes the request that goes upstream: `original` is what the client sent, `request` pingora's
 /// copy without hop-by-hop headers.
 ///
@@ -98,22 +124,30 @@ pub(super) fn prepare_request(
     context: &Context,
 ) -> pingora::Result<()> {
     let Some(forward) = context.forward.as_deref() else { return Ok(()) };
-    request.set_raw_path(forward.target.as_bytes())?;
-    remove_claims(request, context.trusted);
-    edit_request(request, &forward.request)?;
-    for (name, value) in forwarding(&original.headers, context, &forward.client) {
-        request.insert_header(name, value)?;
+    if request.raw_path() != forward.target.as_bytes() {
+        request.set_raw_path(forward.target.as_bytes())?;
     }
-    request.insert_header(REQUEST_ID, context.request_id.clone())
+    let mut parts: http::request::Parts = mem::replace(request, nothing()).into();
+    let headers = &mut parts.headers;
+    remove_claims(headers, context.trusted);
+    forward.request.apply(headers);
+    say_forwarded(headers, &original.headers, context, &forward.client);
+    headers.insert(REQUEST_ID, context.request_id.clone());
+    // A canonical target is a path, which the parts hold.
+    *request = parts.into();
+    Ok(())
 }
 
 /// Removes claims of an untrusted peer, and from any peer what the gateway writes itself: in every
 /// spelling that a back end could fold into the same variable.
-fn remove_claims(request: &mut RequestHeader, trusted: bool) {
-    let doomed: Vec<HeaderName> = request
-        .headers
+fn remove_claims(headers: &mut HeaderMap, trusted: bool) {
+    let doomed: Vec<HeaderName> = headers
         .keys()
         .filter(|name| {
+            if !matches!(name.as_str().as_bytes(), [b'f' | b't' | b'x', ..]) {
+                // So they all begin, and a name in a header map is in lower case.
+                return false;
+            }
             let is = |other: &&str| folds_into(name, other.as_bytes());
             let claim = CLAIMS.iter().any(&is) || starts_folded(name, b"x-forwarded-");
             // A trusted peer is a proxy: it has no reason for odd spellings.
@@ -122,7 +156,7 @@ fn remove_claims(request: &mut RequestHeader, trusted: bool) {
         .cloned()
         .collect();
     for name in &doomed {
-        request.remove_header(name);
+        headers.remove(name);
     }
 }
 
@@ -131,31 +165,62 @@ fn is_plain(name: &HeaderName) -> bool {
     name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// The forwarding headers: who is asking, for which host, over what.
-fn forwarding(
+/// Writes the forwarding headers: who is asking, for which host, over what.
+fn say_forwarded(
+    headers: &mut HeaderMap,
     original: &HeaderMap,
     context: &Context,
     client: &Client,
-) -> Vec<(HeaderName, HeaderValue)> {
-    let hops = hops(original, context, client.address);
+) {
+    let several;
+    let hops = if context.trusted {
+        several = hops(original, context, client.address);
+        &several
+    } else {
+        // Whatever a stranger says, it is the client.
+        context.connection.peer.as_slice()
+    };
     let proto = if client.https { "https" } else { "http" };
     let host = client.host.as_deref();
-    let mut out = Vec::with_capacity(4);
-    let mut push = |name: &'static str, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            out.push((HeaderName::from_static(name), value));
+    let mut text = String::with_capacity(128);
+    let mut put = |name: HeaderName, text: &str| {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
         }
     };
     if !hops.is_empty() {
-        let list = hops.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        push("x-forwarded-for", &list);
+        for (index, hop) in hops.iter().enumerate() {
+            text.push_str(if index > 0 { ", " } else { "" });
+            push_address(&mut text, hop);
+        }
+        put(FORWARDED_FOR, &text);
     }
-    push("x-forwarded-proto", proto);
     if let Some(host) = host {
-        push("x-forwarded-host", host);
+        put(FORWARDED_HOST, host);
     }
-    push("forwarded", &rfc7239(&hops, proto, host));
-    out
+    text.clear();
+    push_rfc7239(&mut text, hops, proto, host);
+    put(FORWARDED, &text);
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(proto));
+}
+
+/// An address as text. Nearly all are IPv4, and the formatter takes ten times as long.
+fn push_address(out: &mut String, address: &IpAddr) {
+    let IpAddr::V4(address) = address else {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{address}");
+        return;
+    };
+    for (index, byte) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            out.push('.');
+        }
+        for (digit, least) in [(byte / 100, 100), (byte / 10 % 10, 10), (byte % 10, 0)] {
+            if byte >= least {
+                out.push(char::from(b'0' + digit));
+            }
+        }
+    }
 }
 
 /// Addresses from the client to the peer. Of a trusted peer's list only what lies behind the
@@ -181,47 +246,35 @@ fn hops(original: &HeaderMap, context: &Context, client: Option<IpAddr>) -> Vec<
 }
 
 /// The same as one `Forwarded` header (RFC 7239).
-fn rfc7239(hops: &[IpAddr], proto: &str, host: Option<&str>) -> String {
-    let mut out = String::with_capacity(96);
+fn push_rfc7239(out: &mut String, hops: &[IpAddr], proto: &str, host: Option<&str>) {
     for (index, hop) in hops.iter().enumerate() {
-        if index > 0 {
-            out.push_str(", ");
+        out.push_str(if index > 0 { ", for=" } else { "for=" });
+        match hop {
+            IpAddr::V4(_) => push_address(out, hop),
+            IpAddr::V6(_) => {
+                out.push_str("\"[");
+                push_address(out, hop);
+                out.push_str("]\"");
+            }
         }
-        // Writing to a string cannot fail.
-        let _ = match hop {
-            IpAddr::V4(hop) => write!(out, "for={hop}"),
-            IpAddr::V6(hop) => write!(out, "for=\"[{hop}]\""),
-        };
         if index == 0 {
-            describe(&mut out, proto, host);
+            describe(out, proto, host);
         }
     }
     if hops.is_empty() {
         out.push_str("for=unknown");
-        describe(&mut out, proto, host);
+        describe(out, proto, host);
     }
-    out
 }
 
 fn describe(out: &mut String, proto: &str, host: Option<&str>) {
-    let _ = write!(out, ";proto={proto}");
+    out.push_str(";proto=");
+    out.push_str(proto);
     if let Some(host) = host {
-        let _ = write!(out, ";host=\"{host}\"");
+        out.push_str(";host=\"");
+        out.push_str(host);
+        out.push('"');
     }
-}
-
-/// Makes the gate's changes to a request.
-fn edit_request(request: &mut RequestHeader, edits: &HeaderEdits) -> pingora::Result<()> {
-    for name in &edits.remove {
-        request.remove_header(name);
-    }
-    for (name, value) in &edits.set {
-        request.insert_header(name.clone(), value.clone())?;
-    }
-    for (name, value) in &edits.append {
-        request.append_header(name.clone(), value.clone())?;
-    }
-    Ok(())
 }
 
 /// Makes the answer that goes to the client out of the upstream's: the gate's changes, the request
@@ -233,7 +286,7 @@ pub(super) fn prepare_response(
     response: &mut ResponseHeader,
     context: &Context,
 ) -> pingora::Result<()> {
-    response.remove_header("keep-alive");
+    response.remove_header(&KEEP_ALIVE);
     if let Some(forward) = context.forward.as_deref() {
         let edits = forward.passage.response_edits(&response.headers);
         for name in &edits.remove {
@@ -246,7 +299,8 @@ pub(super) fn prepare_response(
             response.append_header(name, value)?;
         }
     }
-    response.insert_header(REQUEST_ID, context.request_id.clone())
+    // By its text: pingora would copy a name.
+    response.insert_header("x-request-id", context.request_id.clone())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::gate::HeaderEdits;
 use crate::gate::headers::Passage;
 use crate::identity::client_address::{Connection, TrustedProxies};
 use crate::proxy::drain::Drain;
@@ -176,6 +177,43 @@ fn a_request_id_is_taken_only_if_it_can_stand_in_a_log_line() {
     assert_eq!(given(&["a b"]), None);
     assert_eq!(given(&["é"]), None);
     assert_eq!(given(&[&"a".repeat(129)]), None);
+}
+
+#[test]
+fn every_claim_begins_with_a_letter_that_is_looked_for() {
+    for claim in CLAIMS.iter().chain(&OWN) {
+        assert!(claim.starts_with(['f', 't', 'x']), "{claim}");
+        let sent = request(&[(claim, "x")]);
+        let request = prepared(&sent, &context(&sent, Some("203.0.113.9")));
+        assert!(!all(&request, claim).contains(&"x"), "{claim}");
+    }
+}
+
+#[test]
+fn an_address_is_written_as_the_standard_library_does() {
+    let every_digit = (0..=255).map(|byte| IpAddr::from([byte, 255 - byte, 10, byte]));
+    let v6 = ["::1", "2001:db8::9", "::ffff:192.0.2.1"].map(|text| text.parse().unwrap());
+    for address in every_digit.chain(v6) {
+        let mut text = String::new();
+        push_address(&mut text, &address);
+        assert_eq!(text, address.to_string());
+    }
+}
+
+#[test]
+fn the_letter_case_of_names_is_forgotten_and_nothing_else() {
+    let mut plain = request(&[("HOST", "shop.example"), ("X-Some", "1"), ("x-sOme", "2")]);
+    plain.set_version(http::Version::HTTP_10);
+    let before = plain.clone();
+    forget_letter_case(&mut plain);
+    assert!(!plain.has_case());
+    assert_eq!(plain.headers, before.headers);
+    assert_eq!((&plain.method, plain.version), (&before.method, before.version));
+    assert_eq!(plain.raw_path(), before.raw_path());
+
+    let mut url = RequestHeader::build("GET", b"http://shop.example/a", None).unwrap();
+    forget_letter_case(&mut url);
+    assert_eq!(url.raw_path(), b"http://shop.example/a");
 }
 
 /// A route; only its upstream matters here.
