@@ -15,6 +15,9 @@ use super::Api;
 /// Seconds after which to try again while the store is away.
 const STORE_RETRY_SECS: u64 = 3;
 
+/// Headers that a JSON answer may end up with.
+const HEADERS: usize = 12;
+
 /// A problem as an answer.
 pub(super) fn problem(problem: Problem) -> Response<Body> {
     problem.into_response().map(Body::from)
@@ -30,6 +33,8 @@ pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    // Room for everything that is added on the way out.
+    headers.reserve(HEADERS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     response

@@ -112,7 +112,7 @@ async fn write(
     let (parts, body) = response.into_parts();
     // What the service says a HEAD or an empty body would be long.
     let stated = parts.headers.get(header::CONTENT_LENGTH).cloned();
-    let mut head = reply::head_of(parts, request_id)?;
+    let mut head = reply::head_of(parts, request_id);
     let exact = body.size_hint().exact();
     if reply::may_have_length(head.status) {
         if let Some(stated) = stated {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::response::Parts;
-use http::{HeaderValue, Method, Response, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -27,6 +27,17 @@ const DRAIN_BYTES: u64 = 8 * 1024 * 1024;
 /// How long either may take. A client that needs longer sees a reset.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
+/// Headers of the connection and of the form in which a body goes over it.
+const WRITERS: [HeaderName; 7] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    HeaderName::from_static("keep-alive"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
 /// Writes `response` to the client of `session`, with the request id, what every answer of the
 /// gateway has, and the framing the client's protocol version needs. `HEAD` gets the head only.
 ///
@@ -43,7 +54,7 @@ pub(super) async fn answer(
         session.set_close_on_response_before_downstream_finish(false);
     }
     let has_body = may_have_body(session, parts.status) && !body.is_empty();
-    let mut head = head_of(parts, request_id)?;
+    let mut head = head_of(parts, request_id);
     if may_have_length(head.status) {
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }
@@ -55,29 +66,14 @@ pub(super) async fn answer(
 }
 
 /// The head of an answer: without framing and hop-by-hop headers, which are the writer's.
-pub(super) fn head_of(
-    mut parts: Parts,
-    request_id: &HeaderValue,
-) -> pingora::Result<ResponseHeader> {
+pub(super) fn head_of(mut parts: Parts, request_id: &HeaderValue) -> ResponseHeader {
     harden(&mut parts.headers);
-    parts.headers.insert(REQUEST_ID, request_id.clone());
-    let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len() + 4))?;
-    for (name, value) in &parts.headers {
-        if ![
-            header::CONNECTION,
-            header::CONTENT_LENGTH,
-            header::TE,
-            header::TRAILER,
-            header::TRANSFER_ENCODING,
-            header::UPGRADE,
-        ]
-        .contains(name)
-            && name != "keep-alive"
-        {
-            head.append_header(name.clone(), value.clone())?;
-        }
+    let is_the_writers = |name: &&HeaderName| WRITERS.contains(name);
+    while let Some(name) = parts.headers.keys().find(is_the_writers).cloned() {
+        parts.headers.remove(name);
     }
-    Ok(head)
+    parts.headers.insert(REQUEST_ID, request_id.clone());
+    parts.into()
 }
 
 /// Whether the answer to this request with this status has a body on the wire.
