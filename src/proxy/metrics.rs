@@ -1,6 +1,7 @@
 //! What the proxy counts. Labels are closed enums and configured names, never a client's words.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -27,6 +28,10 @@ pub(super) enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    const COUNT: usize = Self::Failed as usize + 1;
+}
+
 /// The class of a status code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelValue)]
 pub(super) enum StatusClass {
@@ -45,6 +50,8 @@ pub(super) enum StatusClass {
 }
 
 impl StatusClass {
+    const COUNT: usize = Self::ServerError as usize + 1;
+
     /// The class of `status`; `None` where nothing was written.
     pub(super) fn of(status: Option<http::StatusCode>) -> Self {
         match status.map(|status| status.as_u16() / 100) {
@@ -99,12 +106,19 @@ struct FaultLabels {
     fault: Fault,
 }
 
+type Count = Counter<u64, AtomicU64>;
+
+type Found = [[OnceLock<Count>; StatusClass::COUNT]; Outcome::COUNT];
+
 /// The proxy's metric families; clones count into the same.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    requests: Family<RequestLabels, Counter<u64, AtomicU64>>,
-    refusals: Family<RefusalLabels, Counter<u64, AtomicU64>>,
-    faults: Family<FaultLabels, Counter<u64, AtomicU64>>,
+    requests: Family<RequestLabels, Count>,
+    refusals: Family<RefusalLabels, Count>,
+    faults: Family<FaultLabels, Count>,
+    /// The counters of `requests` that were needed yet, by outcome and status: finding one in its
+    /// family takes a lock and a hash.
+    found: Arc<Found>,
     in_flight: Gauge,
     connections: Gauge,
 }
@@ -139,7 +153,8 @@ impl Metrics {
 
     /// One request ended.
     pub(super) fn request(&self, outcome: Outcome, status: StatusClass) {
-        self.requests.get_or_create(&RequestLabels { outcome, status }).inc();
+        let find = || self.requests.get_or_create(&RequestLabels { outcome, status }).clone();
+        self.found[outcome as usize][status as usize].get_or_init(find).inc();
     }
 
     /// One connection was ended before a request was taken.

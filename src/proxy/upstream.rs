@@ -10,12 +10,12 @@ mod names;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use pingora::lb::selection::RoundRobin;
-use pingora::lb::{Backends, LoadBalancer};
+use pingora::lb::Backends;
 use pingora::protocols::TcpKeepalive;
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
 use tokio::sync::watch;
@@ -52,7 +52,10 @@ pub enum UpstreamError {
 
 /// All upstreams by name; clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Upstreams(Arc<HashMap<String, Arc<Upstream>>>);
+pub struct Upstreams(Arc<ByName>);
+
+/// Names are the operator's, so the hash need not withstand a client.
+type ByName = HashMap<String, Arc<Upstream>, foldhash::fast::RandomState>;
 
 impl Upstreams {
     /// Builds the upstreams and looks their names up once. A name that does not resolve is reported
@@ -62,7 +65,7 @@ impl Upstreams {
     /// # Errors
     /// [`UpstreamError`], for the first upstream that cannot work.
     pub async fn resolve(settings: &[UpstreamSettings]) -> Result<Self, UpstreamError> {
-        let mut all = HashMap::with_capacity(settings.len());
+        let mut all = ByName::default();
         for settings in settings {
             let upstream = Upstream::new(settings)?;
             upstream.look_up().await;
@@ -99,7 +102,11 @@ impl Upstreams {
 pub struct Upstream {
     name: String,
     named: bool,
-    balancer: LoadBalancer<RoundRobin>,
+    backends: Backends,
+    /// What `backends` found last. Equal servers need no more than a list and whose turn it is;
+    /// pingora's balancer would make a set of those it has seen for every request.
+    servers: ArcSwap<Vec<SocketAddr>>,
+    turn: AtomicUsize,
     tls_server_name: Option<String>,
     options: PeerOptions,
     upgrade_timeout: Duration,
@@ -127,7 +134,9 @@ impl Upstream {
         Ok(Self {
             name: upstream,
             named,
-            balancer: LoadBalancer::from_backends(Backends::new(discovery)),
+            backends: Backends::new(discovery),
+            servers: ArcSwap::default(),
+            turn: AtomicUsize::new(0),
             tls_server_name: settings.tls_server_name.clone(),
             options: options(settings),
             upgrade_timeout: settings.upgrade_timeout,
@@ -138,7 +147,11 @@ impl Upstream {
     }
 
     async fn look_up(&self) {
-        if let Err(error) = self.balancer.update().await {
+        let found = self.backends.update(|found| {
+            let servers = found.iter().filter_map(|server| server.addr.as_inet().copied());
+            self.servers.store(Arc::new(servers.collect()));
+        });
+        if let Err(error) = found.await {
             warn!(upstream.name = %self.name, %error, "the servers of upstream `{}` could not be looked up", self.name);
         }
     }
@@ -155,7 +168,7 @@ impl Upstream {
 
     /// How many servers a request may be tried on.
     pub(super) fn tries(&self) -> usize {
-        self.balancer.backends().get_backend().len().min(MAX_TRIES)
+        self.servers.load().len().min(MAX_TRIES)
     }
 
     /// The server whose turn it is, leaving out those in `failed`, and those that are down unless
@@ -176,12 +189,12 @@ impl Upstream {
         Some(Box::new(peer))
     }
 
+    /// The next server in turn that `accept` likes.
     fn select(&self, accept: impl Fn(&SocketAddr) -> bool) -> Option<SocketAddr> {
-        // Every server is looked at at most once, so the bound only has to exceed their number.
-        let most = self.balancer.backends().get_backend().len() * 2 + 8;
-        self.balancer
-            .select_with(b"", most, |backend, _| backend.addr.as_inet().is_some_and(&accept))
-            .and_then(|backend| backend.addr.as_inet().copied())
+        let servers = self.servers.load();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % servers.len().max(1);
+        let (before, after) = servers.split_at(first);
+        after.iter().chain(before).find(|address| accept(address)).copied()
     }
 
     fn is_down(&self, address: &SocketAddr) -> bool {
