@@ -153,8 +153,8 @@ impl UnverifiedToken {
         self.bytes[1]
     }
 
-    fn body(&self) -> &[u8] {
-        &self.bytes[..BODY_BYTES]
+    fn body(&self) -> &[u8; BODY_BYTES] {
+        self.bytes.first_chunk().expect("a token is longer than its body")
     }
 
     fn mac(&self) -> &[u8] {
@@ -236,8 +236,8 @@ impl Keyring {
                 bytes[39] = u8::from(lease.claimed);
             }
         }
-        let mac = key.mac(queue, &bytes[..BODY_BYTES]);
-        bytes[BODY_BYTES..].copy_from_slice(&mac);
+        let (body, mac) = bytes.split_first_chunk_mut().expect("a token is longer than its body");
+        mac.copy_from_slice(&key.mac(queue, body));
         URL_SAFE_NO_PAD.encode(bytes)
     }
 

@@ -102,8 +102,7 @@ impl Carriers {
         headers: &HeaderMap,
         https: bool,
     ) -> bool {
-        let name = self.cookies.token(queue, https);
-        cookies::values(headers, &name).next().is_some()
+        self.cookie_values(queue, headers, https).next().is_some()
             && self.in_cookie(keyring, queue, headers, https).is_none()
     }
 
@@ -149,12 +148,8 @@ impl Carriers {
         headers: &HeaderMap,
         https: bool,
     ) -> Option<Claims> {
-        if !headers.contains_key(http::header::COOKIE) {
-            return None;
-        }
-        let name = self.cookies.token(queue, https);
         let mut found: Option<Claims> = None;
-        for value in cookies::values(headers, &name) {
+        for value in self.cookie_values(queue, headers, https) {
             let claims = std::str::from_utf8(value)
                 .ok()
                 .and_then(|text| UnverifiedToken::parse(text).ok())
@@ -166,6 +161,18 @@ impl Carriers {
             }
         }
         found
+    }
+
+    /// The values of all token cookies of `queue`, in order.
+    fn cookie_values<'a>(
+        &'a self,
+        queue: &'a QueueName,
+        headers: &'a HeaderMap,
+        https: bool,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        cookies::pairs(headers)
+            .filter(move |pair| self.cookies.is_token(pair.0, queue, https))
+            .map(|pair| pair.1)
     }
 
     /// Sets the cookie of `queue` on an answer. When the browser holds eight others, the

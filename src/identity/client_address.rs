@@ -191,7 +191,9 @@ fn scheme(entry: &[u8]) -> Option<bool> {
 fn host(entry: &[u8]) -> Option<String> {
     let sound = !entry.is_empty()
         && entry.len() <= MAX_HOST_BYTES
-        && entry.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(byte));
+        && entry.iter().all(|byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']')
+        });
     let text = std::str::from_utf8(entry).ok().filter(|_| sound)?;
     Some(text.to_ascii_lowercase())
 }

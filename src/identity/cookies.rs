@@ -66,6 +66,13 @@ impl CookieNames {
         format!("{prefix}{}-{}", self.base, queue.as_str())
     }
 
+    /// Whether `name` is what [`Self::token`] gives for `queue`, without making it.
+    #[must_use]
+    pub fn is_token(&self, name: &[u8], queue: &QueueName, https: bool) -> bool {
+        let bare = if https { name.strip_prefix(HOST_PREFIX.as_bytes()) } else { Some(name) };
+        bare.and_then(|bare| self.suffix(bare)) == Some(queue.as_str().as_bytes())
+    }
+
     /// The queue part of a token cookie's name, for an effective scheme: only the one name that
     /// [`Self::token`] would give counts. `None` for the visitor cookie and everybody else's.
     #[must_use]

@@ -5,45 +5,55 @@ use std::sync::Arc;
 
 /// The name of one queue: `[a-z0-9][a-z0-9._-]{0,63}`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueName(Arc<str>);
+pub struct QueueName {
+    text: Arc<str>,
+    /// Follows from the text; every token of the queue is asked for it.
+    hint: u32,
+}
 
 impl QueueName {
+    /// The longest name, bytes.
+    pub const MAX_BYTES: usize = 64;
+
     /// A queue name, or `None` when `name` does not have the form above.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let mut bytes = name.bytes();
         let first = bytes.next()?;
         let sound = (first.is_ascii_lowercase() || first.is_ascii_digit())
-            && name.len() <= 64
-            && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b));
-        sound.then(|| Self(name.into()))
+            && name.len() <= Self::MAX_BYTES
+            && bytes.all(|b| {
+                b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-')
+            });
+        sound.then(|| {
+            let [a, b, c, d, ..] = *blake3::hash(name.as_bytes()).as_bytes();
+            Self { text: name.into(), hint: u32::from_be_bytes([a, b, c, d]) }
+        })
     }
 
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Four bytes that hint at the queue inside a token. Only the MAC, which covers the full name,
     /// binds a token to its queue.
     #[must_use]
-    pub fn hint(&self) -> u32 {
-        let hash = blake3::hash(self.0.as_bytes());
-        let [a, b, c, d, ..] = *hash.as_bytes();
-        u32::from_be_bytes([a, b, c, d])
+    pub const fn hint(&self) -> u32 {
+        self.hint
     }
 }
 
 impl fmt::Display for QueueName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for QueueName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QueueName({})", self.0)
+        write!(f, "QueueName({self})")
     }
 }
 

@@ -69,9 +69,14 @@ impl UserId {
     #[must_use]
     pub fn new(source: UserSource, id: impl Into<String>) -> Option<Self> {
         let id = id.into();
+        let controls = if id.is_ascii() {
+            id.bytes().any(|byte| byte.is_ascii_control())
+        } else {
+            id.chars().any(char::is_control)
+        };
         let sound = !id.is_empty()
             && id.len() <= MAX_USER_ID_BYTES
-            && !id.chars().any(char::is_control)
+            && !controls
             && (source == UserSource::Visitor || !id.starts_with("anon:"));
         sound.then_some(Self { source, id })
     }
@@ -129,7 +134,7 @@ impl UserTag {
         text.reserve(16);
         for byte in self.0 {
             for digit in [byte >> 4, byte & 0xf] {
-                text.push(char::from_digit(u32::from(digit), 16).unwrap_or_default());
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
             }
         }
         text

@@ -180,6 +180,21 @@ const fn is_unreserved(byte: u8) -> bool {
 
 /// RFC 3986 `pchar` without `%`, and the slash.
 const fn is_path_byte(byte: u8) -> bool {
+    PATH_BYTES[byte as usize]
+}
+
+/// [`is_path_byte`] for every byte: nearly every byte of every request is asked about.
+const PATH_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128_u8 {
+        table[byte as usize] = is_path_byte_of_rfc3986(byte);
+        byte += 1;
+    }
+    table
+};
+
+const fn is_path_byte_of_rfc3986(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(
             byte,

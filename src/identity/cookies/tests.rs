@@ -128,6 +128,18 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
 }
 
+#[test]
+fn a_token_cookie_is_known_by_the_one_name_it_is_given() {
+    let (names, deal) = (names(), QueueName::new("deal-1").unwrap());
+    for https in [false, true] {
+        let own = names.token(&deal, https);
+        assert!(names.is_token(own.as_bytes(), &deal, https));
+        for other in [names.token(&deal, !https), format!("{own}0"), own.to_ascii_uppercase()] {
+            assert!(!names.is_token(other.as_bytes(), &deal, https), "{other}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_cookie_bytes_panic_and_removal_never_changes_the_others(
