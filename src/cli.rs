@@ -115,10 +115,13 @@ fn announce(gateway: &BoundGateway) {
     }
 }
 
-/// The one runtime of a gateway.
+/// The one runtime of a gateway. A single thread needs no scheduler that shares work.
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, StartError> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    Ok(builder.worker_threads(threads).enable_all().build()?)
+    let mut builder = match threads {
+        0 | 1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    Ok(builder.worker_threads(threads.max(1)).enable_all().build()?)
 }
 
 fn check(file: &ConfigFile) -> Outcome {
