@@ -27,7 +27,9 @@ use crate::identity::{Chain, ChainError};
 use crate::page::Page;
 use crate::proxy::{Drain, Gateway, Listen, Metrics, ServerSettings, UpstreamError, Upstreams};
 use crate::store::mirror::Mirror;
-use crate::store::{self, SharedSecret, SharedStore, StoreError, StoreSettings};
+use crate::store::{
+    self, RedisFinding, RedisSettings, SharedSecret, SharedStore, StoreError, StoreSettings,
+};
 use crate::token::{Keyring, KeyringError, TokenKey};
 
 use self::listener::{BindError, BoundListeners, Drained, ServeError};
@@ -60,6 +62,9 @@ pub enum StartError {
     /// The store.
     #[error("the store does not answer")]
     Store(#[from] StoreError),
+    /// The store is not one that can be used.
+    #[error("{0}")]
+    Unfit(RedisFinding),
     /// The identity sources.
     #[error(transparent)]
     Identity(#[from] ChainError),
@@ -109,7 +114,10 @@ impl Core {
                 warn!("the line is kept in memory only: it ends with this process");
                 store::embedded(Arc::clone(&clock))
             }
-            StoreSettings::Redis(settings) => store::redis(settings)?,
+            StoreSettings::Redis(settings) => {
+                look_at(settings, &*clock).await?;
+                store::redis(settings)?
+            }
         };
         // From the oldest key, so that a store that loses everything gets the same salt again.
         let proposal = config.tokens.keys.last().map(|key| key.derive(SALT_PURPOSE));
@@ -158,6 +166,17 @@ impl Core {
         let pictures = Arc::clone(&mirror).run(stop.clone());
         tokio::join!(pictures, admission::run(mirror, stop));
     }
+}
+
+/// Says what in the settings of Redis would hurt later, before anything depends on it.
+async fn look_at(settings: &RedisSettings, clock: &dyn Clock) -> Result<(), StartError> {
+    for finding in patiently(|| store::redis_checkup(settings, clock)).await? {
+        if finding.is_fatal() {
+            return Err(StartError::Unfit(finding));
+        }
+        warn!(store.kind = "redis", "{finding}");
+    }
+    Ok(())
 }
 
 async fn shared_secret(

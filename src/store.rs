@@ -28,9 +28,12 @@ use crate::queue::settings::Settings;
 use crate::queue::{QueueName, Seq, UserTag};
 
 pub use embedded::embedded;
-pub use redis::redis;
 #[cfg(any(test, feature = "testing"))]
 pub use redis::redis_with_clock;
+pub use redis::{
+    Credentials, RedisAddress, RedisAddressError, RedisConcern, RedisFinding, RedisTls,
+    RedisTlsError, RedisTopology, redis, redis_checkup,
+};
 pub use settings::{RedisSettings, StoreSettings};
 
 /// A secret that all gateways on one store share. 32 bytes.

@@ -1,16 +1,19 @@
-//! `[store]`: where the line lives.
+//! `[store]`: where the line lives, and how it is reached.
 
 use std::time::Duration;
 
-use redis::IntoConnectionInfo as _;
-
-use crate::store::{RedisSettings, StoreSettings};
+use crate::store::{
+    Credentials, RedisAddress, RedisSettings, RedisTls, RedisTlsError, RedisTopology, StoreSettings,
+};
 
 use super::raw::{Table, Value};
 
 /// Bounds of both time limits: below, a healthy store would fail; above, requests would pile up.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(30);
+
+/// What makes the keys of Redis mean something.
+const REDIS: &str = "kind = \"redis\"";
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -21,10 +24,7 @@ enum Kind {
 pub(super) fn read(root: &mut Table<'_>) -> StoreSettings {
     let mut table = root.table("store");
     let kind = table.take("kind");
-    let url = table.take("url").secret();
-    let key_prefix = table.take("key_prefix");
-    let connect_timeout = table.take("connect_timeout");
-    let response_timeout = table.take("response_timeout");
+    let redis = RedisKeys::take(&mut table);
     table.later("path");
     table.later("durability");
     table.done();
@@ -35,47 +35,193 @@ pub(super) fn read(root: &mut Table<'_>) -> StoreSettings {
         return StoreSettings::Embedded;
     }
     match chosen.unwrap_or(Kind::Embedded) {
-        Kind::Redis => {
-            let mut redis = RedisSettings::new(read_url(&url).unwrap_or_default());
-            if let Some(prefix) = key_prefix.parsed(
-                "1 to 64 characters without spaces, control characters and braces",
-                key_prefix_of,
-            ) {
-                redis.key_prefix = prefix;
-            }
-            if let Some(span) = connect_timeout.duration(SHORTEST..=LONGEST) {
-                redis.connect_timeout = span;
-            }
-            if let Some(span) = response_timeout.duration(SHORTEST..=LONGEST) {
-                redis.response_timeout = span;
-            }
-            StoreSettings::Redis(redis)
-        }
+        Kind::Redis => StoreSettings::Redis(redis.read()),
         Kind::Embedded => {
-            for value in [&url, &key_prefix, &connect_timeout, &response_timeout] {
-                value.useless("kind = \"redis\"");
+            for value in redis.all() {
+                value.useless(REDIS);
             }
             StoreSettings::Embedded
         }
     }
 }
 
-fn read_url(value: &Value<'_>) -> Option<String> {
-    let expected = "a URL such as \"redis://127.0.0.1:6379\"";
-    let value = value.clone().required(expected);
-    let url = value.text()?;
-    match url.split_once("://").map(|(scheme, _)| scheme) {
-        Some(
-            "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster",
-        ) => {
-            value.later();
-            None
+/// The keys of a Redis store.
+struct RedisKeys<'a> {
+    url: Value<'a>,
+    login: LoginKeys<'a>,
+    sentinel_login: LoginKeys<'a>,
+    tls: TlsKeys<'a>,
+    key_prefix: Value<'a>,
+    connect_timeout: Value<'a>,
+    response_timeout: Value<'a>,
+}
+
+/// Who logs in: to servers, or to sentinels.
+struct LoginKeys<'a> {
+    username: Value<'a>,
+    password_env: Value<'a>,
+    password_file: Value<'a>,
+}
+
+/// `[store.tls]`.
+struct TlsKeys<'a> {
+    authorities: Value<'a>,
+    certificate: Value<'a>,
+    key: Value<'a>,
+}
+
+impl<'a> RedisKeys<'a> {
+    fn take(table: &mut Table<'a>) -> Self {
+        Self {
+            url: table.take("url").secret(),
+            login: LoginKeys {
+                username: table.take("username"),
+                password_env: table.take("password_env"),
+                password_file: table.take("password_file"),
+            },
+            sentinel_login: LoginKeys {
+                username: table.take("sentinel_username"),
+                password_env: table.take("sentinel_password_env"),
+                password_file: table.take("sentinel_password_file"),
+            },
+            key_prefix: table.take("key_prefix"),
+            connect_timeout: table.take("connect_timeout"),
+            response_timeout: table.take("response_timeout"),
+            tls: TlsKeys::take(table.table("tls")),
         }
-        Some("redis" | "redis+unix") if url.into_connection_info().is_ok() => Some(url.to_owned()),
-        _ => {
-            value.wrong(expected);
-            None
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Value<'a>> {
+        let rest = [&self.url, &self.key_prefix, &self.connect_timeout, &self.response_timeout];
+        let logins = self.login.all().into_iter().chain(self.sentinel_login.all());
+        rest.into_iter().chain(logins).chain(self.tls.all())
+    }
+
+    fn read(&self) -> RedisSettings {
+        let mut redis = RedisSettings::new(self.url.text().unwrap_or_default());
+        let address = self.read_address();
+        let sentinels = matches!(
+            address.as_ref().map(|address| &address.topology),
+            Some(RedisTopology::Sentinel { .. })
+        );
+        redis.credentials = self.login.read();
+        redis.sentinel_credentials = self.sentinel_login.read();
+        redis.tls = self.tls.read();
+        if let Some(address) = &address {
+            if address.credentials != Credentials::default() {
+                for value in self.login.all() {
+                    value.useless("a `url` without credentials");
+                }
+            }
+            if !sentinels {
+                for value in self.sentinel_login.all() {
+                    value.useless("a `url` of sentinels, `redis+sentinel://…`");
+                }
+            }
+            if !address.encrypted {
+                for value in self.tls.all() {
+                    value.useless("a `url` with TLS, `rediss://…`");
+                }
+            }
         }
+        let prefix = "1 to 64 characters without spaces, control characters and braces";
+        if let Some(prefix) = self.key_prefix.parsed(prefix, key_prefix_of) {
+            redis.key_prefix = prefix;
+        }
+        if let Some(span) = self.connect_timeout.duration(SHORTEST..=LONGEST) {
+            redis.connect_timeout = span;
+        }
+        if let Some(span) = self.response_timeout.duration(SHORTEST..=LONGEST) {
+            redis.response_timeout = span;
+        }
+        redis
+    }
+
+    fn read_address(&self) -> Option<RedisAddress> {
+        let expected = "a URL such as \"redis://127.0.0.1:6379\"";
+        let value = self.url.clone().required(expected);
+        match RedisAddress::parse(value.text()?) {
+            Ok(address) => Some(address),
+            Err(error) => {
+                value.refuse(error, expected);
+                None
+            }
+        }
+    }
+}
+
+impl<'a> LoginKeys<'a> {
+    const fn all(&self) -> [&Value<'a>; 3] {
+        [&self.username, &self.password_env, &self.password_file]
+    }
+
+    fn read(&self) -> Credentials {
+        let username = self.username.line_of_text(1..=512);
+        let password = match (self.password_env.is_set(), self.password_file.is_set()) {
+            (true, true) => {
+                self.password_file
+                    .contradicts("two places for the password", "one of a variable and a file");
+                None
+            }
+            (true, false) => self.password_env.variable(),
+            (false, true) => self.password_file.file_text().and_then(|text| {
+                let password = text.trim_end_matches(['\r', '\n']);
+                if password.is_empty() {
+                    self.password_file.refuse("an empty password", "one in the file");
+                    return None;
+                }
+                Some(password.to_owned())
+            }),
+            (false, false) => {
+                self.username.useless("a password beside it, from a variable or a file");
+                None
+            }
+        };
+        Credentials { username, password }
+    }
+}
+
+impl<'a> TlsKeys<'a> {
+    fn take(mut table: Table<'a>) -> Self {
+        let keys = Self {
+            authorities: table.take("ca_file"),
+            certificate: table.take("certificate_file"),
+            key: table.take("key_file"),
+        };
+        table.done();
+        keys
+    }
+
+    const fn all(&self) -> [&Value<'a>; 3] {
+        [&self.authorities, &self.certificate, &self.key]
+    }
+
+    fn read(&self) -> RedisTls {
+        let bytes = |value: &Value<'_>| {
+            let path = value.file_path()?;
+            std::fs::read(&path).map_err(|error| value.unreadable(&path, error)).ok()
+        };
+        let (certificate, key) = (&self.certificate, &self.key);
+        let client = match (certificate.is_set(), key.is_set()) {
+            (true, false) => {
+                certificate.useless("the `key_file` that belongs to it");
+                None
+            }
+            (false, true) => {
+                key.useless("the `certificate_file` that belongs to it");
+                None
+            }
+            _ => bytes(certificate).zip(bytes(key)),
+        };
+        RedisTls::new(bytes(&self.authorities), client).unwrap_or_else(|error| {
+            let place = match error {
+                RedisTlsError::Authorities => &self.authorities,
+                RedisTlsError::Certificate => certificate,
+                RedisTlsError::Key | RedisTlsError::Mismatch => key,
+            };
+            place.refuse(error, "one that can be used");
+            RedisTls::default()
+        })
     }
 }
 

@@ -5,10 +5,16 @@
 //! suite compares every answer of both. This file only carries arguments there and answers back.
 //! It needs Redis 7.0 or Valkey 7.2, without an eviction policy that takes keys away.
 
+mod address;
+mod checkup;
 mod connection;
+mod failure;
 mod keys;
 mod reply;
 mod scripts;
+mod sentinel;
+mod tls;
+mod topology;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -29,6 +35,10 @@ use crate::queue::{QueueName, Seq, UserTag};
 
 use super::batching::batching;
 use super::{QueueStore, RedisSettings, SharedSecret, SharedStore, StoreError};
+
+pub use address::{Credentials, RedisAddress, RedisAddressError, RedisTopology};
+pub use checkup::{RedisConcern, RedisFinding, redis_checkup};
+pub use tls::{RedisTls, RedisTlsError};
 
 use connection::Connection;
 use keys::Keys;

@@ -2,10 +2,27 @@
 #![cfg(feature = "testing")]
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests say what they expect by unwrapping")]
 
+mod access;
+mod answers;
+mod cluster;
 mod concurrency;
+mod encryption;
+mod failover;
+#[allow(unreachable_pub, dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../gateway/failure/link.rs"]
+mod link;
 mod million;
 mod outage;
+#[allow(dead_code, reason = "the end-to-end stories use the rest")]
 mod redis_server;
+mod repeats;
+mod sentinels;
+mod servers;
+
+/// Where `link` finds it in its other binary.
+mod process {
+    pub(crate) use crate::servers::free_port;
+}
 
 use std::sync::Arc;
 
@@ -40,3 +57,5 @@ impl Fixture for RedisServer {
 
 store_contract!(embedded_store, crate::Embedded);
 store_contract!(redis_store, crate::RedisServer::start());
+store_contract!(sentinel_store, crate::sentinels::OnSentinels::new());
+store_contract!(cluster_store, crate::cluster::OnCluster::new());

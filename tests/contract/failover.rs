@@ -1,0 +1,152 @@
+//! Masters that die, are demoted, fall silent or give slots away: the store follows by itself.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use anteroom::queue::QueueName;
+use anteroom::queue::command::{AdmitBy, Entered, Origin, Purpose, Standing, Versions};
+use anteroom::queue::settings::Settings;
+use anteroom::store::contract::user;
+use anteroom::store::{RedisSettings, SharedStore, StoreError, redis as redis_store};
+
+use crate::cluster::Cluster;
+use crate::sentinels::Sentinels;
+
+static QUEUE: LazyLock<QueueName> = LazyLock::new(|| QueueName::new("failover").expect("a name"));
+static SETTINGS: Settings = Settings::new(1);
+
+/// Long enough for any failover here on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time limits of a gateway, a little wider: the machine that tests is busier.
+fn impatient(mut settings: RedisSettings) -> RedisSettings {
+    settings.connect_timeout = Duration::from_millis(600);
+    settings.response_timeout = Duration::from_millis(400);
+    settings
+}
+
+async fn repeat<T, F>(command: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let asked = Instant::now();
+        match command().await {
+            Ok(answer) => return answer,
+            Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
+                assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+                assert!(Instant::now() < deadline, "it never came back");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A queue with one active user and one who waits, known to every replica.
+async fn opened(store: &SharedStore, is_replicated: impl Fn() -> bool) {
+    repeat(|| store.configure(&QUEUE, &SETTINGS, Origin::File(1))).await;
+    let both = [user(1), user(2)];
+    repeat(|| store.enter(&QUEUE, &both)).await;
+    crate::servers::wait_for("replication", is_replicated);
+}
+
+/// Every command, with the answers that an intact queue gives; scripts have to be sent anew. The
+/// third to enter gets the number `third`, and leaves again.
+async fn everybody_is_still_there(store: &SharedStore, third: u64) {
+    let standing = repeat(|| store.standing(&QUEUE, user(1), None, Purpose::Pass)).await.value;
+    assert!(matches!(standing, Standing::Active { claimed: true, .. }), "{standing:?}");
+    let both = [user(2), user(third)];
+    let entered = repeat(|| store.enter(&QUEUE, &both)).await.value;
+    let [Entered::Waiting(old, _), Entered::Waiting(new, _)] = entered[..] else {
+        panic!("{entered:?}")
+    };
+    assert_eq!((old.seq.0, new.seq.0), (2, third));
+    repeat(|| store.admit(&QUEUE, 1, AdmitBy::Tick)).await;
+    repeat(|| store.reap(&QUEUE)).await;
+    repeat(|| store.compact(&QUEUE, 64)).await;
+    repeat(|| store.leave(&QUEUE, user(third), None)).await;
+    let synced = repeat(|| store.sync(&QUEUE, Versions::default())).await;
+    assert_eq!((synced.tail, synced.live, synced.active), (third, 1, 1));
+}
+
+fn has_queue(mut client: redis::Connection) -> bool {
+    // A replica of a cluster answers about its data only on request.
+    let _ = redis::cmd("READONLY").exec(&mut client);
+    let mut tail = redis::cmd("HGET");
+    tail.arg("anteroom:{failover}:m")
+        .arg("tail")
+        .query::<Option<u64>>(&mut client)
+        .is_ok_and(|tail| tail == Some(2))
+}
+
+#[tokio::test]
+async fn after_a_master_died_the_one_that_sentinels_promote_is_used() {
+    let mut sentinels = Sentinels::start();
+    let store = redis_store(&impatient(sentinels.settings())).unwrap();
+    opened(&store, || has_queue(sentinels.client(1))).await;
+    sentinels.first().server.kill();
+    everybody_is_still_there(&store, 3).await;
+}
+
+#[tokio::test]
+async fn a_master_that_hangs_is_left_for_the_promoted_one() {
+    let mut sentinels = Sentinels::start();
+    let store = redis_store(&impatient(sentinels.settings())).unwrap();
+    opened(&store, || has_queue(sentinels.client(1))).await;
+    sentinels.first().server.signal("STOP");
+    everybody_is_still_there(&store, 3).await;
+    sentinels.first().server.signal("CONT");
+    everybody_is_still_there(&store, 4).await;
+}
+
+#[tokio::test]
+async fn a_demoted_master_is_left_within_a_second_though_it_answers() {
+    let sentinels = Sentinels::start();
+    let store = redis_store(&impatient(sentinels.settings())).unwrap();
+    opened(&store, || has_queue(sentinels.client(1))).await;
+    sentinels.fail_over();
+    crate::servers::wait_for("a promotion", || sentinels.master() == 1);
+    let known = Instant::now();
+    everybody_is_still_there(&store, 3).await;
+    assert!(known.elapsed() < Duration::from_secs(10), "{:?}", known.elapsed());
+    assert!(sentinels.is_used(1), "the new master has our client");
+}
+
+#[tokio::test]
+async fn after_a_node_died_its_replica_serves_its_queues() {
+    let mut cluster = Cluster::start();
+    let store = redis_store(&impatient(cluster.settings())).unwrap();
+    let master = cluster.master_of("{failover}");
+    opened(&store, || has_queue(cluster.client(master + 3))).await;
+    cluster.node(master).server.kill();
+    everybody_is_still_there(&store, 3).await;
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_is_left_for_its_replica_and_disturbs_no_other() {
+    let mut cluster = Cluster::start();
+    let store = redis_store(&impatient(cluster.settings())).unwrap();
+    let master = cluster.master_of("{failover}");
+    opened(&store, || has_queue(cluster.client(master + 3))).await;
+    cluster.node(master).server.signal("STOP");
+    everybody_is_still_there(&store, 3).await;
+    cluster.node(master).server.signal("CONT");
+    everybody_is_still_there(&store, 4).await;
+}
+
+#[tokio::test]
+async fn a_queue_is_followed_while_its_slot_moves_to_another_node() {
+    let cluster = Cluster::start();
+    let store = redis_store(&impatient(cluster.settings())).unwrap();
+    let from = cluster.master_of("{failover}");
+    let to = (from + 1) % 3;
+    opened(&store, || true).await;
+    cluster.begin_to_move("{failover}", from, to);
+    // Half of its keys are here, half there: only once they are together again it works.
+    let error = store.enter(&QUEUE, &[user(4)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    cluster.finish_to_move("{failover}", from, to);
+    everybody_is_still_there(&store, 3).await;
+}

@@ -1,0 +1,124 @@
+//! What several servers need beyond one on its socket: ports, sentinels, and an end.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anteroom::store::RedisSettings;
+
+use crate::redis_server::RedisServer;
+
+/// How long a server, or several of them, may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that also listens at a TCP port.
+pub(crate) struct TcpServer {
+    /// It.
+    pub(crate) server: RedisServer,
+    /// Where, at 127.0.0.1.
+    pub(crate) port: u16,
+}
+
+impl TcpServer {
+    /// Starts one with more options.
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        let port = free_port();
+        let own = ["--port".to_owned(), port.to_string()];
+        let own = own.iter().map(String::as_str);
+        let options: Vec<&str> = own.chain(options.iter().copied()).collect();
+        Self { server: RedisServer::start_with(&options), port }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self, client: &mut redis::Connection) -> u32 {
+        let info: String = redis::cmd("INFO").arg("server").query(client).expect("it runs");
+        let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+        line.and_then(|pid| pid.trim().parse().ok()).expect("it knows its number")
+    }
+}
+
+/// Settings for a machine that may be busy with others.
+pub(crate) fn patient(url: String) -> RedisSettings {
+    let mut settings = RedisSettings::new(url);
+    settings.connect_timeout = Duration::from_secs(5);
+    settings.response_timeout = Duration::from_secs(5);
+    settings
+}
+
+/// A port that nobody listens on, nor on the one that a cluster node derives from it. Linux takes
+/// ports of outgoing connections from 32768 up.
+pub(crate) fn free_port() -> u16 {
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let port = rand::random_range(10_000..22_000);
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
+}
+
+/// Waits for something to become true.
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waiting in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A sentinel: its state is a file that it writes itself.
+pub(crate) struct SentinelServer {
+    process: Child,
+    /// Where it listens, at 127.0.0.1.
+    pub(crate) port: u16,
+    _directory: tempfile::TempDir,
+}
+
+impl SentinelServer {
+    /// Starts one with these lines in its file.
+    pub(crate) fn start(lines: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("sentinel.conf");
+        let port = free_port();
+        let own = format!("port {port}\ndir {}\n{lines}\n", directory.path().display());
+        std::fs::write(&file, own).expect("it is ours");
+        let mut command = Command::new("redis-server");
+        command.arg(&file).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().expect("redis-server is installed");
+        wait_for("a sentinel", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { process, port, _directory: directory }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A plain client of it.
+    pub(crate) fn client(&self) -> redis::Connection {
+        let client = redis::Client::open(("127.0.0.1", self.port)).expect("an address");
+        client.get_connection().expect("it runs")
+    }
+}
+
+impl Drop for SentinelServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Ends processes when this one ends, however it does: servers in statics are never dropped.
+pub(crate) struct Watchdog(#[expect(dead_code, reason = "its end is what matters")] Child);
+
+impl Watchdog {
+    /// Watches over `pids`.
+    pub(crate) fn over(pids: impl IntoIterator<Item = u32>) -> Self {
+        let pids: Vec<String> = pids.into_iter().map(|pid| pid.to_string()).collect();
+        // The other end of its input closes with this process.
+        let script = format!("read -r _; kill -9 {}", pids.join(" "));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::null());
+        Self(command.spawn().expect("a shell"))
+    }
+}
