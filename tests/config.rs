@@ -23,6 +23,7 @@ fn environment(name: &str) -> Option<String> {
         "ADMIN_SECRET" => "an-operator-may-do-everything",
         "JWT_SECRET" => "a-shared-secret-of-32-bytes-or-more",
         "SHORT_SECRET" => "hunter2",
+        "REDIS_PASSWORD" => "a-password",
         "PUBLIC_KEY" => include_str!("config/valid/issuer.pem"),
         _ => return None,
     };
@@ -247,8 +248,9 @@ fn paths(table: &toml::Table, prefix: &str, into: &mut BTreeSet<String>) {
 #[test]
 fn every_key_changes_the_settings() {
     let mut used = BTreeSet::new();
-    for name in ["everything.toml", "key-set.toml", "shared-secret.toml", "policy.toml"] {
-        let text = valid(name);
+    let files = ["everything", "key-set", "shared-secret", "policy", "redis-sentinel"];
+    for name in files.map(|name| format!("{name}.toml")) {
+        let text = valid(&name);
         let (config, _) = parse_valid(&text).unwrap();
         let whole = fingerprint(&config);
         paths(&text.parse().unwrap(), "", &mut used);
@@ -324,7 +326,14 @@ fn token_keys_may_come_from_the_environment() {
 
 #[test]
 fn secrets_show_up_neither_in_reports_nor_in_debug_nor_in_the_summary() {
-    let secrets = ["a-password", "an-operator-may", "an-eye-sees", "a-shared-secret"];
+    let secrets = [
+        "a-password",
+        "another-password",
+        "PRIVATE KEY",
+        "an-operator-may",
+        "an-eye-sees",
+        "a-shared-secret",
+    ];
     let text = valid("everything.toml");
     let key = text.lines().find(|line| line.starts_with("keys = ")).unwrap();
     let key = key.split(':').nth(1).unwrap().trim_end_matches(['"', ']']);
@@ -336,8 +345,11 @@ fn secrets_show_up_neither_in_reports_nor_in_debug_nor_in_the_summary() {
         ("keys = [\"k1:", "keys = [\"k999:"),
         ("[store]", "[store"),
         ("[tokens]", "[log]"),
-        ("redis://", "redi://"),
-        ("redis://", "rediss://"),
+        ("rediss+sentinel://", "redi://a-password:a-password@"),
+        ("rediss+sentinel://", "redis://u:a-password@"),
+        ("password_env = \"REDIS_PASSWORD\"", "password_env = \"a-password\""),
+        ("\"redis-password\"", "\"gateway.key"),
+        ("\"gateway.pem\"", "\"gateway.key\""),
         ("url = ", "uri = "),
         ("\nkeys = [\"", "\nkeys = \""),
         ("/2\"", "/2"),

@@ -104,25 +104,22 @@ impl<'a> RedisKeys<'a> {
             address.as_ref().map(|address| &address.topology),
             Some(RedisTopology::Sentinel { .. })
         );
-        redis.credentials = self.login.read();
-        redis.sentinel_credentials = self.sentinel_login.read();
-        redis.tls = self.tls.read();
-        if let Some(address) = &address {
-            if address.credentials != Credentials::default() {
-                for value in self.login.all() {
-                    value.useless("a `url` without credentials");
-                }
-            }
-            if !sentinels {
-                for value in self.sentinel_login.all() {
-                    value.useless("a `url` of sentinels, `redis+sentinel://…`");
-                }
-            }
-            if !address.encrypted {
-                for value in self.tls.all() {
-                    value.useless("a `url` with TLS, `rediss://…`");
-                }
-            }
+        let named = address.as_ref().is_some_and(|to| to.credentials != Credentials::default());
+        let plain = address.as_ref().is_some_and(|address| !address.encrypted);
+        if named {
+            useless(self.login.all(), "a `url` without credentials");
+        } else {
+            redis.credentials = self.login.read();
+        }
+        if address.is_some() && !sentinels {
+            useless(self.sentinel_login.all(), "a `url` of sentinels, `redis+sentinel://…`");
+        } else {
+            redis.sentinel_credentials = self.sentinel_login.read();
+        }
+        if plain {
+            useless(self.tls.all(), "a `url` with TLS, `rediss://…`");
+        } else {
+            redis.tls = self.tls.read();
         }
         let prefix = "1 to 64 characters without spaces, control characters and braces";
         if let Some(prefix) = self.key_prefix.parsed(prefix, key_prefix_of) {
@@ -222,6 +219,12 @@ impl<'a> TlsKeys<'a> {
             place.refuse(error, "one that can be used");
             RedisTls::default()
         })
+    }
+}
+
+fn useless<'a>(values: [&Value<'a>; 3], without: &str) {
+    for value in values {
+        value.useless(without);
     }
 }
 

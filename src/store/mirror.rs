@@ -211,7 +211,12 @@ impl Mirror {
                 |queue: &Arc<LocalQueue>| queue.is_in_use() || round.is_multiple_of(IDLE_PULLS);
             let all = self.all();
             let due = all.iter().filter(|queue| due(queue)).map(|queue| self.care_for(queue));
-            futures_util::future::join_all(due).await;
+            let answered = futures_util::future::join_all(due).await;
+            if !answered.is_empty() {
+                // Of a cluster a part may be away: its queues know, and others can still be made.
+                let any = answered.contains(&true);
+                self.store_answers.store(any, Ordering::Relaxed);
+            }
             if round.is_multiple_of(IDLE_PULLS) {
                 self.forget_abandoned();
             }
@@ -233,8 +238,8 @@ impl Mirror {
         }
     }
 
-    /// One round for one queue.
-    async fn care_for(&self, queue: &LocalQueue) {
+    /// One round for one queue. Whether the store answered.
+    async fn care_for(&self, queue: &LocalQueue) -> bool {
         let pulled = match queue.pull().await {
             Err(StoreError::UnknownQueue(_)) => self.bring_back(queue).await,
             pulled => pulled,
@@ -246,7 +251,6 @@ impl Mirror {
         };
         let answers = pulled.is_ok();
         let answered = queue.set_store_answers(answers);
-        self.store_answers.store(answers, Ordering::Relaxed);
         match &pulled {
             Ok(()) if !answered => {
                 info!(queue.name = %queue.name(), "the store answers again about queue `{}`", queue.name());
@@ -259,6 +263,7 @@ impl Mirror {
         if answers && let Err(error) = queue.tend(self.gateway, KEPT_BEHIND_HEAD).await {
             debug!(%error, queue.name = %queue.name(), "signs of life could not be brought: {error}");
         }
+        answers
     }
 
     /// The store has lost a queue: its line is made again from the copy here, if there is one.

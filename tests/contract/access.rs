@@ -1,5 +1,6 @@
 //! The documented ACL rules are enough and necessary, and what the checkup says of servers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,4 +117,27 @@ async fn a_server_that_is_not_there_is_no_finding() {
     let settings = patient("redis://127.0.0.1:1".to_owned());
     let error = redis_checkup(&settings, &SystemClock).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+}
+
+#[test]
+fn the_documented_rules_permit_what_scripts_call_and_nothing_more() {
+    let mut needed: BTreeSet<String> =
+        ["evalsha", "eval", "ping", "select", "role", "asking", "cluster|slots"]
+            .map(str::to_owned)
+            .into();
+    for file in std::fs::read_dir("src/store/redis").expect("the scripts") {
+        let path = file.expect("a file").path();
+        if path.extension().is_some_and(|extension| extension == "lua") {
+            let text = std::fs::read_to_string(path).expect("a script");
+            let calls = text.split("redis.call(").skip(1);
+            let names =
+                calls.filter_map(|call| call.trim_start().strip_prefix('\'')?.split('\'').next());
+            needed.extend(names.map(str::to_lowercase));
+        }
+    }
+    let permitted: BTreeSet<String> = documented_rules()
+        .iter()
+        .filter_map(|rule| rule.strip_prefix('+').map(str::to_owned))
+        .collect();
+    assert_eq!(permitted, needed);
 }

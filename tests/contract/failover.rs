@@ -3,8 +3,10 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use anteroom::clock::Timestamp;
 use anteroom::queue::QueueName;
-use anteroom::queue::command::{AdmitBy, Entered, Origin, Purpose, Standing, Versions};
+use anteroom::queue::command::{AdmitBy, Entered, Origin, Purpose, Sighting, Standing, Versions};
+use anteroom::queue::line::GAP;
 use anteroom::queue::settings::Settings;
 use anteroom::store::contract::user;
 use anteroom::store::{RedisSettings, SharedStore, StoreError, redis as redis_store};
@@ -25,49 +27,57 @@ fn impatient(mut settings: RedisSettings) -> RedisSettings {
     settings
 }
 
-async fn repeat<T, F>(command: impl Fn() -> F) -> T
+/// Repeats a command until it gets through, as gateways do: on a server that is new to the queue
+/// they fence it first.
+async fn repeat<T, F>(store: &SharedStore, command: impl Fn() -> F) -> T
 where
     F: Future<Output = Result<T, StoreError>>,
 {
     let deadline = Instant::now() + PATIENCE;
+    let seen = Sighting { head: 2, tail: 2, issued: Timestamp::EPOCH };
     loop {
         let asked = Instant::now();
-        match command().await {
+        let error = match command().await {
             Ok(answer) => return answer,
-            Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
-                assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
-                assert!(Instant::now() < deadline, "it never came back");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(other) => panic!("{other:?}"),
+            Err(StoreError::NeedsFence(_)) => store.fence(&QUEUE, &seen).await.err(),
+            Err(error) => Some(error),
+        };
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        assert!(Instant::now() < deadline, "it never came back: {error:?}");
+        match error {
+            Some(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) | None => {}
+            Some(other) => panic!("{other:?}"),
         }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// A queue with one active user and one who waits, known to every replica.
 async fn opened(store: &SharedStore, is_replicated: impl Fn() -> bool) {
-    repeat(|| store.configure(&QUEUE, &SETTINGS, Origin::File(1))).await;
+    repeat(store, || store.configure(&QUEUE, &SETTINGS, Origin::File(1))).await;
     let both = [user(1), user(2)];
-    repeat(|| store.enter(&QUEUE, &both)).await;
+    repeat(store, || store.enter(&QUEUE, &both)).await;
     crate::servers::wait_for("replication", is_replicated);
 }
 
 /// Every command, with the answers that an intact queue gives; scripts have to be sent anew. The
-/// third to enter gets the number `third`, and leaves again.
+/// third to enter gets a number after those that may have been lost, and leaves again.
 async fn everybody_is_still_there(store: &SharedStore, third: u64) {
-    let standing = repeat(|| store.standing(&QUEUE, user(1), None, Purpose::Pass)).await.value;
+    let third = GAP + third;
+    let standing =
+        repeat(store, || store.standing(&QUEUE, user(1), None, Purpose::Pass)).await.value;
     assert!(matches!(standing, Standing::Active { claimed: true, .. }), "{standing:?}");
     let both = [user(2), user(third)];
-    let entered = repeat(|| store.enter(&QUEUE, &both)).await.value;
+    let entered = repeat(store, || store.enter(&QUEUE, &both)).await.value;
     let [Entered::Waiting(old, _), Entered::Waiting(new, _)] = entered[..] else {
         panic!("{entered:?}")
     };
     assert_eq!((old.seq.0, new.seq.0), (2, third));
-    repeat(|| store.admit(&QUEUE, 1, AdmitBy::Tick)).await;
-    repeat(|| store.reap(&QUEUE)).await;
-    repeat(|| store.compact(&QUEUE, 64)).await;
-    repeat(|| store.leave(&QUEUE, user(third), None)).await;
-    let synced = repeat(|| store.sync(&QUEUE, Versions::default())).await;
+    repeat(store, || store.admit(&QUEUE, 1, AdmitBy::Tick)).await;
+    repeat(store, || store.reap(&QUEUE)).await;
+    repeat(store, || store.compact(&QUEUE, 64)).await;
+    repeat(store, || store.leave(&QUEUE, user(third), None)).await;
+    let synced = repeat(store, || store.sync(&QUEUE, Versions::default())).await;
     assert_eq!((synced.tail, synced.live, synced.active), (third, 1, 1));
 }
 
@@ -102,15 +112,13 @@ async fn a_master_that_hangs_is_left_for_the_promoted_one() {
 }
 
 #[tokio::test]
-async fn a_demoted_master_is_left_within_a_second_though_it_answers() {
+async fn a_demoted_master_is_left_though_it_answers() {
     let sentinels = Sentinels::start();
     let store = redis_store(&impatient(sentinels.settings())).unwrap();
     opened(&store, || has_queue(sentinels.client(1))).await;
     sentinels.fail_over();
     crate::servers::wait_for("a promotion", || sentinels.master() == 1);
-    let known = Instant::now();
     everybody_is_still_there(&store, 3).await;
-    assert!(known.elapsed() < Duration::from_secs(10), "{:?}", known.elapsed());
     assert!(sentinels.is_used(1), "the new master has our client");
 }
 

@@ -3,12 +3,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use anteroom::queue::QueueName;
+use anteroom::clock::{Clock as _, SystemClock, Timestamp};
 use anteroom::queue::command::{
-    AdmitBy, Configured, Entered, Freshness, Heartbeat, Left, Origin, Purpose, Standing, Synced,
-    Versions,
+    AdmitBy, Configured, Entered, Evidence, Freshness, Heartbeat, HeldLease, Left, Origin,
+    ProvenLease, Purpose, Rebuilt, Recollection, Sighting, Standing, Synced, Versions,
 };
 use anteroom::queue::settings::{Mode, Settings};
+use anteroom::queue::{Place, QueueName, Seq};
 use anteroom::store::contract::user;
 use anteroom::store::{RedisSettings, SharedSecret, SharedStore, StoreError, redis as redis_store};
 
@@ -71,6 +72,14 @@ async fn has_seen_every_script(store: &SharedStore) {
     store.sync(&other, Versions::default()).await.unwrap();
     store.compact(&other, 0).await.unwrap();
     store.leave(&other, user(1), None).await.unwrap();
+    let sighting = Sighting { head: 0, tail: 0, issued: Timestamp::EPOCH };
+    store.fence(&other, &sighting).await.unwrap();
+    let place = Place { seq: Seq(1), entered: Timestamp::EPOCH };
+    let evidence = Evidence { place, issued: Timestamp::EPOCH, lease: None };
+    store.revive(&other, user(1), &evidence).await.unwrap();
+    store.restore(&other, &[]).await.unwrap();
+    let from = Recollection { incarnation: 1, sighting, copy: None };
+    store.rebuild(&other, &Settings::new(1), Origin::File(1), &from).await.unwrap();
 }
 
 #[tokio::test]
@@ -128,6 +137,36 @@ async fn every_command_repeated_after_its_answer_was_lost_is_harmless() {
     let synced = lossy.synced().await;
     assert_eq!((synced.live, synced.tail), (2, 5));
     assert_eq!(synced.revoked.map(|revoked| revoked.len()), Some(1), "told once");
+}
+
+#[tokio::test]
+async fn every_step_of_a_recovery_repeated_after_its_answer_was_lost_is_harmless() {
+    let lossy = Lossy::start().await;
+    let store = &lossy.store;
+    let settings = Settings::new(1);
+    let now = SystemClock.now();
+    let sighting = Sighting { head: 1, tail: 9, issued: now };
+    let incarnation = u32::try_from(now.as_secs()).unwrap();
+    let from = Recollection { incarnation, sighting, copy: None };
+    let rebuilt = lossy.twice(|| store.rebuild(&QUEUE, &settings, Origin::File(1), &from)).await;
+    assert_eq!(rebuilt, Rebuilt::Known, "it was made by the first");
+    let before = lossy.synced().await;
+
+    lossy.twice(|| store.fence(&QUEUE, &sighting)).await;
+    let after = lossy.synced().await;
+    assert_eq!((after.head, after.tail, after.live), (before.head, before.tail, before.live));
+
+    let place = |seq| Place { seq: Seq(seq), entered: now };
+    let evidence = Evidence { place: place(3), issued: now, lease: None };
+    let standing = lossy.twice(|| store.revive(&QUEUE, user(3), &evidence)).await.value;
+    assert!(matches!(standing, Standing::Waiting(place) if place.seq == Seq(3)), "{standing:?}");
+    assert_eq!(lossy.synced().await.live, before.live);
+
+    let lease = ProvenLease { until: now.plus(Duration::from_secs(600)), claimed: true };
+    let held = [HeldLease { owner: user(1), place: place(1), lease }];
+    lossy.twice(|| store.restore(&QUEUE, &held)).await;
+    let synced = lossy.synced().await;
+    assert_eq!((synced.active, synced.tail), (1, before.tail));
 }
 
 #[tokio::test]
