@@ -98,7 +98,7 @@ fn the_exact_file_of_the_documented_contract_means_what_it_says() {
     assert_eq!(config.server.threads, None);
     assert!(config.server.public_origins.is_empty());
     assert!(config.server.trusted_proxies.networks.is_empty());
-    assert_eq!(config.store, StoreSettings::Embedded);
+    assert_eq!(config.store, StoreSettings::Embedded(None));
     assert!(config.tokens.keys.is_empty());
     assert_eq!(config.tokens.header, "x-queue-token");
     assert_eq!(config.tokens.cookie, "queue_token");
