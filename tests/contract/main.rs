@@ -3,6 +3,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests say what they expect by unwrapping")]
 
 mod concurrency;
+mod durable;
 mod million;
 mod outage;
 mod redis_server;
@@ -40,3 +41,6 @@ impl Fixture for RedisServer {
 
 store_contract!(embedded_store, crate::Embedded);
 store_contract!(redis_store, crate::RedisServer::start());
+store_contract!(embedded_on_disk, crate::durable::OnDisk::asynchronous());
+store_contract!(embedded_on_disk_before_answers, crate::durable::OnDisk::synchronous());
+store_contract!(embedded_opened_again, crate::durable::OnDisk::reopened());
