@@ -14,6 +14,7 @@ mod modes;
 mod pages;
 mod paths;
 mod proxying;
+mod restart;
 mod shop;
 mod simple;
 mod support;
