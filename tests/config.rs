@@ -247,7 +247,14 @@ fn paths(table: &toml::Table, prefix: &str, into: &mut BTreeSet<String>) {
 #[test]
 fn every_key_changes_the_settings() {
     let mut used = BTreeSet::new();
-    for name in ["everything.toml", "key-set.toml", "shared-secret.toml", "policy.toml"] {
+    for name in [
+        "everything.toml",
+        "key-set.toml",
+        "shared-secret.toml",
+        "policy.toml",
+        "data-directory.toml",
+        "data-directory-sync.toml",
+    ] {
         let text = valid(name);
         let (config, _) = parse_valid(&text).unwrap();
         let whole = fingerprint(&config);

@@ -69,6 +69,9 @@ struct Queue {
     progress: Option<Progress>,
 }
 
+/// A queue, and how many records it has had.
+type Changed = (Arc<Queue>, u64);
+
 #[derive(Debug)]
 struct Embedded {
     clock: Arc<dyn Clock>,
@@ -191,15 +194,15 @@ impl Embedded {
         name: &QueueName,
         declared: (&Settings, Option<u64>),
         from: &Recollection,
-    ) -> Result<(Rebuilt, Option<(Arc<Queue>, u64)>), StoreError> {
+    ) -> Result<(Rebuilt, Option<Changed>), StoreError> {
         let mut queues = self.queues.write();
         if let Some(queue) = queues.get(name) {
             let rebuild = |held: &mut Held, now| held.rebuild(declared, from, GAP, now);
-            let (rebuilt, count) = self.carry_out(queue, rebuild)?;
-            if let (Rebuilt::Done, Some(disk)) = (rebuilt, &self.disk) {
+            let (outcome, count) = self.carry_out(queue, rebuild)?;
+            if let (Rebuilt::Done, Some(disk)) = (outcome, &self.disk) {
                 disk.note_incarnation(name, from.incarnation);
             }
-            return Ok((rebuilt, Some((Arc::clone(queue), count))));
+            return Ok((outcome, Some((Arc::clone(queue), count))));
         }
         self.takes()?;
         let last = self.last_incarnation(name);
@@ -278,15 +281,15 @@ impl QueueStore for Embedded {
         settings: &Settings,
         origin: Origin,
     ) -> Result<Configured, StoreError> {
-        let (queue, configured, count) = match self.create(queue, settings, &origin)? {
-            Some(queue) => (queue, Configured::Created, 1),
-            None => {
+        let (queue, configured, count) =
+            if let Some(queue) = self.create(queue, settings, &origin)? {
+                (queue, Configured::Created, 1)
+            } else {
                 let queue = self.queue(queue)?;
                 let configure = |held: &mut Held, now| held.configure(settings, &origin, now);
                 let (configured, count) = self.carry_out(&queue, configure)?;
                 (queue, configured, count)
-            }
-        };
+            };
         // As rare, and what an operator said is never lost.
         if let Some(disk) = &self.disk {
             disk.saver.saved(&queue, count).await?;

@@ -40,7 +40,6 @@ pub(super) fn run(data: &Data, due: &Receiver<Arc<Queue>>, stop: &AtomicBool, do
                 debug!(queue.name = %queue.name, bytes, "queue `{}` has a new snapshot", queue.name);
                 due_at(bytes)
             }
-            Ok(None) => return,
             // The saver says when the disk is at fault.
             Err(ReadError::Database(error)) => {
                 debug!(%error, queue.name = %queue.name, "queue `{}` has no new snapshot: {error}", queue.name);
@@ -50,7 +49,7 @@ pub(super) fn run(data: &Data, due: &Receiver<Arc<Queue>>, stop: &AtomicBool, do
                 error!(error = %damage, queue.name = %queue.name, "{damage}: the data directory would not start again");
                 journal.saturating_mul(2)
             }
-            Err(ReadError::Stopped) => return,
+            Ok(None) | Err(ReadError::Stopped) => return,
         };
         progress.compact_at.store(next, Ordering::Relaxed);
     }

@@ -16,7 +16,6 @@ const QUEUE: &str = "sale";
 async fn ask(store: &Embedded, command: Command<'_>) {
     let queue = &name(QUEUE);
     match command {
-        Command::Create { .. } | Command::Observe => {}
         Command::Configure { settings, origin } => {
             store.configure(queue, &settings, origin.into_owned()).await.unwrap();
         }
@@ -38,7 +37,10 @@ async fn ask(store: &Embedded, command: Command<'_>) {
         }
         Command::Compact { keep } => store.compact(queue, keep).await.unwrap(),
         // One gap of the real length makes a picture of 25 KB.
-        Command::Fence { .. } | Command::Rebuild { .. } => {}
+        Command::Create { .. }
+        | Command::Observe
+        | Command::Fence { .. }
+        | Command::Rebuild { .. } => {}
         Command::Revive { user, evidence } => {
             store.revive(queue, user, &evidence).await.unwrap();
         }
@@ -91,10 +93,12 @@ async fn live(seed: u64) -> Life {
     let mut looks = vec![(0, String::new())];
     let settings = Settings::new(3);
     store.configure(&name(QUEUE), &settings, Origin::File(1)).await.unwrap();
-    looks.push((faults.diary.lock().len(), look(&store).await));
+    let shown = look(&store).await;
+    looks.push((faults.diary.lock().len(), shown));
     for round in 0..60 {
         ask(&store, command(&mut rng, 12, START)).await;
-        looks.push((faults.diary.lock().len(), look(&store).await));
+        let shown = look(&store).await;
+        looks.push((faults.diary.lock().len(), shown));
         if round % 20 == 10 {
             snapshot(&store);
         }
