@@ -277,6 +277,21 @@ fn every_key_changes_the_settings() {
 }
 
 #[test]
+fn the_summary_says_where_the_line_is_kept() {
+    let summary = |store: &str| {
+        let text = valid("contract.toml").replace("kind = \"embedded\"", store);
+        parse_valid(&text).unwrap().0.summary().to_string()
+    };
+    let directory = std::env::temp_dir();
+    let path = format!("path = {:?}", directory.display().to_string());
+    let shown = format!("store:     embedded, in {}, ", directory.display());
+    assert!(summary("").contains("store:     embedded, in memory only: a restart empties"));
+    assert!(summary(&path).contains(&(shown.clone() + "saved every 5ms\n")));
+    let sync = path + "\ndurability = \"sync\"";
+    assert!(summary(&sync).contains(&(shown + "saved before every answer\n")));
+}
+
+#[test]
 fn all_warnings_name_their_line() {
     let text = "\
 [server]

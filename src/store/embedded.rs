@@ -13,6 +13,7 @@ mod held;
 mod journal;
 mod open;
 mod saver;
+mod snapshots;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -281,6 +281,7 @@ impl Shared {
     /// Saves it, however often that has to be tried; gives up only at a stop.
     fn save(&self, unsaved: &[Unsaved], compactions: &Sender<Arc<Queue>>) -> Result<(), Failed> {
         let mut wait = FIRST_RETRY;
+        let mut stopping = false;
         let mut outcome = self.commit(unsaved);
         let mut tries = 0;
         while let Err(failed) = outcome {
@@ -290,11 +291,12 @@ impl Shared {
             // database for the records behind it. They get one more chance before anybody hears.
             if tries > 1 {
                 self.say_failing(&failed);
-                if self.wait_to_retry(wait) {
+                if stopping {
                     let bytes = self.unsaved.load(Ordering::Relaxed);
                     error!(error = %failed, bytes, "stopping with {bytes} bytes of changes that could not be saved: {failed}");
                     return Err(failed);
                 }
+                stopping = self.wait_to_retry(wait);
                 wait = (wait * 2).min(LAST_RETRY);
             }
             outcome = self.data.reopen().map_err(Failed::from).and_then(|()| self.commit(unsaved));
