@@ -7,6 +7,7 @@
 
 mod admin;
 mod api;
+mod data_directory;
 mod identity;
 mod jwt;
 mod log;

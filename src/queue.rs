@@ -58,7 +58,7 @@ impl fmt::Display for Seq {
 }
 
 /// A place in line: the number, and when its holder entered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Place {
     /// The number.
     pub seq: Seq,

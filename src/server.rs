@@ -26,9 +26,11 @@ use crate::identity::cookies::{CookieNameError, CookieNames};
 use crate::identity::{Chain, ChainError};
 use crate::page::Page;
 use crate::proxy::{Drain, Gateway, Listen, Metrics, ServerSettings, UpstreamError, Upstreams};
+use crate::store::metrics::DiskCollector;
 use crate::store::mirror::Mirror;
 use crate::store::{
-    self, RedisFinding, RedisSettings, SharedSecret, SharedStore, StoreError, StoreSettings,
+    self, OpenError, RedisFinding, RedisSettings, SharedSecret, SharedStore, StoreError,
+    StoreSettings,
 };
 use crate::token::{Keyring, KeyringError, TokenKey};
 
@@ -65,6 +67,12 @@ pub enum StartError {
     /// The store is not one that can be used.
     #[error("{0}")]
     Unfit(RedisFinding),
+    /// The data directory of the embedded store.
+    #[error(transparent)]
+    Data(#[from] OpenError),
+    /// The last changes, at the end.
+    #[error("the last changes of the line could not be saved")]
+    Unsaved(#[source] StoreError),
     /// The identity sources.
     #[error(transparent)]
     Identity(#[from] ChainError),
@@ -95,6 +103,8 @@ pub struct Core {
     pub api: QueueApi,
     /// This gateway's copy of the queues.
     pub mirror: Arc<Mirror>,
+    /// Where the queues live. To be closed at the end.
+    pub store: SharedStore,
     /// What is counted.
     pub registry: Registry,
 }
@@ -110,9 +120,14 @@ impl Core {
 
     async fn with_clock(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         let store = match &config.store {
-            StoreSettings::Embedded => {
+            StoreSettings::Embedded(None) => {
                 warn!("the line is kept in memory only: it ends with this process");
                 store::embedded(Arc::clone(&clock))
+            }
+            StoreSettings::Embedded(Some(settings)) => {
+                let (settings, clock) = (settings.clone(), Arc::clone(&clock));
+                let open = move || store::embedded_at(&settings, clock);
+                tokio::task::spawn_blocking(open).await.map_err(io::Error::from)??
             }
             StoreSettings::Redis(settings) => {
                 look_at(settings, &*clock).await?;
@@ -136,10 +151,18 @@ impl Core {
         let cookies = CookieNames::new(&config.tokens.cookie)?;
         let visitors = VisitorCookies::new(cookies.clone(), &keyring);
         let chain = Chain::new(config.identity.clone(), visitors)?;
-        let mirror = Mirror::new(store, Arc::clone(&clock), rand::random(), config.queues.clone());
+        let mirror = Mirror::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            rand::random(),
+            config.queues.clone(),
+        );
         let mirror = Arc::new(mirror.with_secrets(secrets));
         patiently(|| mirror.open()).await?;
         let mut registry = Registry::with_prefix("anteroom");
+        if store.disk().is_some() {
+            registry.register_collector(Box::new(DiskCollector::new(Arc::clone(&store))));
+        }
         registry.register_collector(Box::new(QueueCollector::new(Arc::clone(&mirror))));
         let gate = Arc::new(Gate::new(GateParts {
             routes: Arc::clone(&config.routes),
@@ -157,7 +180,7 @@ impl Core {
             metrics: GateMetrics::new(&mut registry),
         }));
         let api = QueueApi::new(Arc::clone(&gate), config.api.clone(), config.admin.clone());
-        Ok(Self { gate, api, mirror, registry })
+        Ok(Self { gate, api, mirror, store, registry })
     }
 
     /// The work in the background, until `stop` turns true: pictures of the queues, signs of life,
@@ -279,7 +302,7 @@ impl BoundGateway {
     /// When serving ended without being told to.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<(), StartError> {
         let Self { settings, core, upstreams, listeners, admin, end, .. } = self;
-        let Core { gate, api, mirror, mut registry } = core;
+        let Core { gate, api, mirror, store, mut registry } = core;
         let drain = Drain::default();
         let gateway = Gateway {
             gate,
@@ -310,13 +333,14 @@ impl BoundGateway {
         end.send_replace(true);
         let _ = background.await;
         let _ = refresh.await;
+        let saved = store.close().await;
         match served? {
             Drained::Clean => info!("stopped; every request was answered"),
             Drained::Cut(requests) => {
                 warn!(requests, "stopped; {requests} requests were still in flight");
             }
         }
-        Ok(())
+        saved.map_err(StartError::Unsaved)
     }
 }
 

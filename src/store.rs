@@ -11,6 +11,7 @@ mod batching;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 mod embedded;
+pub mod metrics;
 pub mod mirror;
 mod redis;
 mod settings;
@@ -27,14 +28,14 @@ use crate::queue::command::{
 use crate::queue::settings::Settings;
 use crate::queue::{QueueName, Seq, UserTag};
 
-pub use embedded::embedded;
+pub use embedded::{OpenError, embedded, embedded_at};
 #[cfg(any(test, feature = "testing"))]
 pub use redis::redis_with_clock;
 pub use redis::{
     Credentials, RedisAddress, RedisAddressError, RedisConcern, RedisFinding, RedisTls,
     RedisTlsError, RedisTopology, redis, redis_checkup,
 };
-pub use settings::{RedisSettings, StoreSettings};
+pub use settings::{DiskSettings, Durability, RedisSettings, StoreSettings};
 
 /// A secret that all gateways on one store share. 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,11 +81,40 @@ impl StoreError {
     }
 }
 
+/// How a store's own disk fares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskState {
+    /// Whether the last try to save failed: the store takes nothing until one succeeds.
+    pub failing: bool,
+    /// Tries to save that failed since the start.
+    pub failures: u64,
+    /// Bytes of changes that are carried out but not on the disk yet.
+    pub unsaved_bytes: u64,
+    /// Bytes of changes that a start would play again.
+    pub journal_bytes: u64,
+    /// Snapshots made since the start.
+    pub compactions: u64,
+}
+
 /// A queue store. See the module text for what every adapter promises.
 #[async_trait]
 pub trait QueueStore: Send + Sync + fmt::Debug {
     /// What it is, for logs and metrics: `embedded` or `redis`.
     fn kind(&self) -> &'static str;
+
+    /// How its disk fares, if it has one of its own.
+    fn disk(&self) -> Option<DiskState> {
+        None
+    }
+
+    /// Saves what is not saved yet, for good: every later command is refused. A store that is not
+    /// part of this process has nothing to do.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`]: the last changes could not be saved.
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// The shared secret `name`: the stored one, or `proposal` after storing it.
     async fn secret(&self, name: SharedSecret, proposal: [u8; 32]) -> Result<[u8; 32], StoreError>;

@@ -99,7 +99,7 @@ fn the_exact_file_of_the_documented_contract_means_what_it_says() {
     assert_eq!(config.server.threads, None);
     assert!(config.server.public_origins.is_empty());
     assert!(config.server.trusted_proxies.networks.is_empty());
-    assert_eq!(config.store, StoreSettings::Embedded);
+    assert_eq!(config.store, StoreSettings::Embedded(None));
     assert!(config.tokens.keys.is_empty());
     assert_eq!(config.tokens.header, "x-queue-token");
     assert_eq!(config.tokens.cookie, "queue_token");
@@ -248,7 +248,15 @@ fn paths(table: &toml::Table, prefix: &str, into: &mut BTreeSet<String>) {
 #[test]
 fn every_key_changes_the_settings() {
     let mut used = BTreeSet::new();
-    let files = ["everything", "key-set", "shared-secret", "policy", "redis-sentinel"];
+    let files = [
+        "everything",
+        "key-set",
+        "shared-secret",
+        "policy",
+        "redis-sentinel",
+        "data-directory",
+        "data-directory-sync",
+    ];
     for name in files.map(|name| format!("{name}.toml")) {
         let text = valid(&name);
         let (config, _) = parse_valid(&text).unwrap();
@@ -269,6 +277,21 @@ fn every_key_changes_the_settings() {
     }
     let unused: Vec<_> = known(Availability::Now).difference(&used).cloned().collect();
     assert!(unused.is_empty(), "no valid file uses {unused:?}");
+}
+
+#[test]
+fn the_summary_says_where_the_line_is_kept() {
+    let summary = |store: &str| {
+        let text = valid("contract.toml").replace("kind = \"embedded\"", store);
+        parse_valid(&text).unwrap().0.summary().to_string()
+    };
+    let directory = std::env::temp_dir();
+    let path = format!("path = {:?}", directory.display().to_string());
+    let shown = format!("store:     embedded, in {}, ", directory.display());
+    assert!(summary("").contains("store:     embedded, in memory only: a restart empties"));
+    assert!(summary(&path).contains(&(shown.clone() + "saved every 5ms\n")));
+    let sync = path + "\ndurability = \"sync\"";
+    assert!(summary(&sync).contains(&(shown + "saved before every answer\n")));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::store::{
     Credentials, RedisAddress, RedisSettings, RedisTls, RedisTlsError, RedisTopology, StoreSettings,
 };
 
+use super::data_directory::DirectoryKeys;
 use super::raw::{Table, Value};
 
 /// Bounds of both time limits: below, a healthy store would fail; above, requests would pile up.
@@ -15,7 +16,10 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// What makes the keys of Redis mean something.
 const REDIS: &str = "kind = \"redis\"";
 
-#[derive(Clone, Copy)]
+/// And those of a data directory.
+const EMBEDDED: &str = "kind = \"embedded\"";
+
+#[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Embedded,
     Redis,
@@ -25,22 +29,26 @@ pub(super) fn read(root: &mut Table<'_>) -> StoreSettings {
     let mut table = root.table("store");
     let kind = table.take("kind");
     let redis = RedisKeys::take(&mut table);
-    table.later("path");
-    table.later("durability");
+    let directory = DirectoryKeys::take(&mut table);
     table.done();
 
     let chosen = kind.choice(&[("embedded", Kind::Embedded), ("redis", Kind::Redis)]);
     if kind.is_set() && chosen.is_none() {
         // It has been reported; what belongs to the kind that was meant is anybody's guess.
-        return StoreSettings::Embedded;
+        return StoreSettings::Embedded(None);
     }
     match chosen.unwrap_or(Kind::Embedded) {
-        Kind::Redis => StoreSettings::Redis(redis.read()),
+        Kind::Redis => {
+            for value in directory.all() {
+                value.useless(EMBEDDED);
+            }
+            StoreSettings::Redis(redis.read())
+        }
         Kind::Embedded => {
             for value in redis.all() {
                 value.useless(REDIS);
             }
-            StoreSettings::Embedded
+            StoreSettings::Embedded(directory.read())
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::proxy::Listen;
 use crate::queue::UserSource;
 use crate::queue::definition::Definition;
 use crate::queue::settings::{Mode, Renew};
-use crate::store::StoreSettings;
+use crate::store::{Durability, StoreSettings};
 
 use super::Config;
 use super::units::show_duration;
@@ -31,8 +31,17 @@ impl fmt::Display for Summary<'_> {
             None => writeln!(f, "admin:     off")?,
         }
         match &config.store {
-            StoreSettings::Embedded => {
+            StoreSettings::Embedded(None) => {
                 writeln!(f, "store:     embedded, in memory only: a restart empties every line")?;
+            }
+            StoreSettings::Embedded(Some(disk)) => {
+                write!(f, "store:     embedded, in {}, ", disk.path.display())?;
+                match disk.durability {
+                    Durability::Async { commit_interval } => {
+                        writeln!(f, "saved every {}", show_duration(commit_interval))?;
+                    }
+                    Durability::Sync => writeln!(f, "saved before every answer")?,
+                }
             }
             StoreSettings::Redis(redis) => {
                 writeln!(f, "store:     redis, keys under {}", redis.key_prefix)?;

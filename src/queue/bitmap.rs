@@ -3,7 +3,7 @@
 //! Bits beyond the stored length are 0 (present), so a line of people who all stay costs nothing.
 
 /// A growing bitmap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
 }
@@ -52,6 +52,24 @@ impl Bitmap {
             *word &= !bit;
         }
         old
+    }
+
+    /// How many bits are 0 from `from` up to, but without, `to`.
+    pub(crate) fn zeros(&self, from: u64, to: u64) -> u64 {
+        // Only stored words can hold ones.
+        let stored = (self.words.len() as u64).saturating_mul(64).min(to);
+        let mut ones = 0;
+        for index in from / 64..stored.div_ceil(64) {
+            let mut word = self.word(index);
+            if index == from / 64 {
+                word &= tail_mask(from % 64);
+            }
+            if index == to / 64 {
+                word &= !tail_mask(to % 64);
+            }
+            ones += u64::from(word.count_ones());
+        }
+        to.saturating_sub(from) - ones
     }
 
     /// The first 0 at or after `from`. Always exists: everything beyond the length is 0.
@@ -111,6 +129,10 @@ mod tests {
             prop_assert!((64..1400).all(|at| copy.get(at) == bitmap.get(at)));
             let zero = (from..1500).find(|at| !model[usize::try_from(*at).unwrap()]).unwrap();
             prop_assert_eq!(bitmap.next_zero(from), zero);
+            for to in [from, from + 1, from + 63, from + 64, 900] {
+                let zeros = (from..to).filter(|at| !model[usize::try_from(*at).unwrap()]).count();
+                prop_assert_eq!(bitmap.zeros(from, to), zeros as u64);
+            }
             let bytes = bitmap.bytes(from - from % 8, 1000);
             for (at, bit) in model.iter().enumerate().take(1001).skip(usize::try_from(from).unwrap()) {
                 let offset = at - usize::try_from(from - from % 8).unwrap();

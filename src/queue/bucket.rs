@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use super::settings::{MICRO, Rate};
 
 /// A bucket of admissions: one second of rate deep, at least one user.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Bucket {
     rate: Rate,
     micro: u64,

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Timestamp;
 
 use super::settings::Settings;
 use super::{Place, UserTag};
 
 /// Versions of one queue's parts. Each only grows within an incarnation; 0 means "never seen".
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Versions {
     /// Grows with every change of the line or the active set.
     pub all: u64,
@@ -80,7 +82,7 @@ pub enum Entered {
 }
 
 /// Why one asks for a user's standing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Purpose {
     /// To show it. Never claims and never prolongs.
     Poll,
@@ -133,7 +135,7 @@ pub enum Left {
 }
 
 /// Who asks for an admission.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AdmitBy {
     /// The periodic tick: capacity, rate, mode and schedule apply.
     Tick,
@@ -153,7 +155,7 @@ pub struct Admitted {
 }
 
 /// The signs of life one gateway saw in one epoch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// Which epoch: store time in milliseconds divided by
     /// [`EPOCH_MS`](super::settings::EPOCH_MS).
@@ -179,7 +181,7 @@ pub enum Reaped {
 
 /// The furthest that anybody has seen a line go. A store that has lost its last moments is
 /// behind it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Sighting {
     /// The next number to be called; 0 = not known. Counts only where the line itself is lost.
     pub head: u64,
@@ -190,7 +192,7 @@ pub struct Sighting {
 }
 
 /// Whether the server that holds a queue is the one it was fenced on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Server {
     /// It is.
     Same,
@@ -199,7 +201,7 @@ pub enum Server {
 }
 
 /// What a genuine token proves about a place, whatever the store remembers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Evidence {
     /// The place.
     pub place: Place,
@@ -210,7 +212,7 @@ pub struct Evidence {
 }
 
 /// A lease as a token proves it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProvenLease {
     /// When it ends.
     pub until: Timestamp,
@@ -219,7 +221,7 @@ pub struct ProvenLease {
 }
 
 /// An active place that a gateway has seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldLease {
     /// Whose it is.
     pub owner: UserTag,
@@ -230,7 +232,7 @@ pub struct HeldLease {
 }
 
 /// What is left of a line that its store has lost.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Recollection {
     /// Its incarnation.
     pub incarnation: u32,
@@ -241,7 +243,7 @@ pub struct Recollection {
 }
 
 /// A gateway's copy of a line.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LineCopy {
     /// Gone bits as in [`Synced::gone`], from the head of the sighting to its tail.
     pub gone: Vec<u8>,
@@ -268,7 +270,7 @@ pub enum Rebuilt {
 }
 
 /// Who sets settings.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Origin {
     /// The configuration file, whose text for this queue has this hash. Wins only when the hash
     /// differs from the one the store remembers.

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::command::Heartbeat;
 
 /// What was heard in one epoch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Epoch {
     /// Number of the first bit; a multiple of 64.
     first: u64,
@@ -14,7 +16,7 @@ struct Epoch {
 }
 
 /// Signs of life of the last epochs, and where the line ended when each began.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Heartbeats {
     epochs: BTreeMap<u64, Epoch>,
     tails: BTreeMap<u64, u64>,
@@ -97,6 +99,18 @@ impl Heartbeats {
         self.epochs = self.epochs.split_off(&epoch);
         self.tails = self.tails.split_off(&epoch);
         self.known_from = self.known_from.max(epoch);
+    }
+
+    /// What differs after anything was heard or forgotten: `known_from`, then how many epochs,
+    /// tails, gateways and bits there are. Nothing of it but the numbers of epochs and tails ever
+    /// falls, and those only when `known_from` rises.
+    pub(crate) fn measure(&self) -> [u64; 5] {
+        let (mut gateways, mut bits) = (0, 0);
+        for epoch in self.epochs.values() {
+            gateways += epoch.gateways.len() as u64;
+            bits += epoch.bits.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+        }
+        [self.known_from, self.epochs.len() as u64, self.tails.len() as u64, gateways, bits]
     }
 
     /// How many epochs are remembered.

@@ -10,10 +10,14 @@
 //! never more than `capacity` entries are active; one live place per user; `head` and `tail` never
 //! go back. What happens after a store has lost something is in `line/recovery.rs`.
 
+mod check;
+mod footprint;
 mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
@@ -30,6 +34,9 @@ use super::settings::{EPOCH_MS, Mode, Renew, Settings};
 use super::{Place, Seq, UserTag};
 
 use recovery::Recovery;
+
+pub use check::Broken;
+pub use footprint::{Footprint, Hearing, Trace};
 pub use recovery::{GAP, REBUILD_EPOCHS, REBUILD_MAX_EPOCHS, RESTORE_TIME};
 
 /// How many numbers may lie between head and tail for each user who may wait: whoever enters and
@@ -52,7 +59,7 @@ pub const MAX_ADMITTED: u64 = 1000;
 const LATE_SHARE: u64 = 5;
 
 /// What the user index knows about one user.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Entry {
     place: Place,
     /// When the place was first used; `None` while waiting or merely called.
@@ -61,8 +68,8 @@ struct Entry {
     was_late: bool,
 }
 
-/// One queue.
-#[derive(Clone, Debug)]
+/// One queue. Serialised, it is the whole of it: what is read back answers as the original would.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
     incarnation: u32,
     settings: Settings,

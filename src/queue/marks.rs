@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 
 /// Where the head stood at the end of each of the last seconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Marks {
     /// (second, head), both ascending.
     marks: VecDeque<(u64, u64)>,

@@ -103,7 +103,10 @@ impl fmt::Debug for UserId {
 
 /// Eight bytes that stand for one user in one store: the key of the line's user index and the
 /// owner named in a token. It does not reveal the id to who does not hold the salt.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct UserTag(pub [u8; 8]);
 
 impl UserTag {

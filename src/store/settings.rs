@@ -1,6 +1,7 @@
 //! Which store, and how it is reached.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Credentials, RedisTls};
@@ -9,10 +10,44 @@ use super::{Credentials, RedisTls};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a process has one")]
 pub enum StoreSettings {
-    /// In this process's memory.
-    Embedded,
+    /// In this process's memory, and in a directory if there is one: without, it ends with the
+    /// process.
+    Embedded(Option<DiskSettings>),
     /// In Redis.
     Redis(RedisSettings),
+}
+
+/// Where the embedded store keeps what has to outlive the process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskSettings {
+    /// The data directory, for this process alone. It is made if only it itself is missing.
+    pub path: PathBuf,
+    /// When an answer is given.
+    pub durability: Durability,
+}
+
+/// When the embedded store answers, seen from its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// At once; a crash of the process loses what the last commit did not hold.
+    Async {
+        /// How long changes collect before they are committed together. Default 5 ms.
+        commit_interval: Duration,
+    },
+    /// When everything that the answer rests on is on the disk.
+    Sync,
+}
+
+impl Durability {
+    /// Default for `commit_interval`: short against the time a person takes to come back with a
+    /// token, long against the fraction of a millisecond a commit takes.
+    pub const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
+}
+
+impl Default for Durability {
+    fn default() -> Self {
+        Self::Async { commit_interval: Self::COMMIT_INTERVAL }
+    }
 }
 
 /// How Redis is reached.

@@ -6,6 +6,7 @@ mod access;
 mod answers;
 mod cluster;
 mod concurrency;
+mod durable;
 mod encryption;
 mod failover;
 #[allow(unreachable_pub, dead_code, reason = "the end-to-end stories use the rest")]
@@ -59,3 +60,6 @@ store_contract!(embedded_store, crate::Embedded);
 store_contract!(redis_store, crate::RedisServer::start());
 store_contract!(sentinel_store, crate::sentinels::OnSentinels::new());
 store_contract!(cluster_store, crate::cluster::OnCluster::new());
+store_contract!(embedded_on_disk, crate::durable::OnDisk::asynchronous());
+store_contract!(embedded_on_disk_before_answers, crate::durable::OnDisk::synchronous());
+store_contract!(embedded_opened_again, crate::durable::OnDisk::reopened());

@@ -18,6 +18,7 @@ mod proxying;
 #[allow(dead_code, reason = "the contract suite uses the rest")]
 #[path = "../contract/redis_server.rs"]
 mod redis_server;
+mod restart;
 mod shop;
 mod simple;
 mod support;

@@ -144,6 +144,29 @@ impl Wire {
         }
     }
 
+    /// Reads the head of an answer, unless the peer is gone.
+    pub async fn try_head(&mut self) -> Option<Message> {
+        while find(&self.buffer, b"\r\n\r\n").is_none() {
+            if !self.fill().await {
+                return None;
+            }
+        }
+        self.head().await
+    }
+
+    /// Reads a body with a length, unless the peer is gone.
+    pub async fn try_body(&mut self, head: &Message) -> Option<Vec<u8>> {
+        let length =
+            head.header("content-length").map_or(0, |length| length.parse().expect("a length"));
+        while self.buffer.len() < length {
+            if !self.fill().await {
+                return None;
+            }
+        }
+        let rest = self.buffer.split_off(length);
+        Some(std::mem::replace(&mut self.buffer, rest))
+    }
+
     /// Reads the body that belongs to `head`: by length, by chunks, or for an answer without
     /// either to the end of the connection.
     pub async fn body(&mut self, head: &Message) -> Vec<u8> {

@@ -15,6 +15,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Timestamp;
 
 use super::super::bitmap::Bitmap;
@@ -56,7 +58,7 @@ const TRACES_LAST: Duration = Duration::from_secs(15 * 60);
 const VERSION_JUMP: u64 = 1 << 20;
 
 /// Numbers that may have been given without the store knowing to whom.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct LostRange {
     first: u64,
     last: u64,
@@ -65,7 +67,7 @@ struct LostRange {
 }
 
 /// What may have been lost, and what is done about it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Recovery {
     /// When the line was made, if it was made from nothing.
     created: Timestamp,
@@ -90,6 +92,11 @@ impl Recovery {
         Self { created, ..Self::default() }
     }
 
+    /// Whether the line was ever taken up after a loss.
+    pub(super) const fn has_lost(&self) -> bool {
+        self.fences > 0
+    }
+
     pub(super) fn is_lost(&self, seq: u64) -> bool {
         let after = self.lost.partition_point(|range| range.first <= seq);
         after > 0 && seq <= self.lost[after - 1].last
@@ -108,6 +115,13 @@ impl Recovery {
             }
             _ => self.lost.push(LostRange { first, last, passed: None }),
         }
+    }
+
+    /// What differs after anything of this changed: of the numbers that are lost, what is noted
+    /// about them; the rest leaves a mark on the versions.
+    pub(super) fn measure(&self) -> (Timestamp, [usize; 3]) {
+        let passed = self.lost.iter().filter(|range| range.passed.is_some()).count();
+        (self.issued_floor, [self.lost.len(), passed, self.buried.len()])
     }
 
     pub(super) fn state(&self) -> RecoveryState {
