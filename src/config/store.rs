@@ -230,7 +230,7 @@ impl<'a> TlsKeys<'a> {
     }
 }
 
-fn useless<'a>(values: [&Value<'a>; 3], without: &str) {
+fn useless(values: [&Value<'_>; 3], without: &str) {
     for value in values {
         value.useless(without);
     }

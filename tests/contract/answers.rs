@@ -41,7 +41,7 @@ fn is_unavailable(error: &StoreError, code: &str) {
     let mut words = String::new();
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
-        words += &format!("{error}; ");
+        words = format!("{words}{error}; ");
         cause = error.source();
     }
     assert!(matches!(error, StoreError::Unavailable(_)), "{words}");

@@ -7,7 +7,7 @@ use anteroom::clock::Clock;
 use anteroom::store::contract::Fixture;
 use anteroom::store::{RedisSettings, SharedStore, redis_with_clock};
 
-use crate::servers::{SentinelServer, TcpServer, Watchdog, patient, wait_for};
+use crate::servers::{SentinelServer, TcpServer, Watchdog, patient, pid, wait_for};
 
 /// What the sentinels call the master.
 const MASTER: &str = "line";
@@ -119,7 +119,7 @@ impl Sentinels {
     }
 
     fn pids(&self) -> impl Iterator<Item = u32> {
-        let servers = [0, 1].map(|at| self.servers[at].pid(&mut self.client(at)));
+        let servers = [0, 1].map(|at| pid(&mut self.client(at)));
         servers.into_iter().chain(self.sentinels.iter().map(SentinelServer::pid))
     }
 }

@@ -28,13 +28,13 @@ impl TcpServer {
         let options: Vec<&str> = own.chain(options.iter().copied()).collect();
         Self { server: RedisServer::start_with(&options), port }
     }
+}
 
-    /// Its process.
-    pub(crate) fn pid(&self, client: &mut redis::Connection) -> u32 {
-        let info: String = redis::cmd("INFO").arg("server").query(client).expect("it runs");
-        let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
-        line.and_then(|pid| pid.trim().parse().ok()).expect("it knows its number")
-    }
+/// The process of the server at the other end.
+pub(crate) fn pid(client: &mut redis::Connection) -> u32 {
+    let info: String = redis::cmd("INFO").arg("server").query(client).expect("it runs");
+    let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+    line.and_then(|pid| pid.trim().parse().ok()).expect("it knows its number")
 }
 
 /// Settings for a machine that may be busy with others.
