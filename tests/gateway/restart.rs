@@ -312,7 +312,13 @@ async fn a_full_disk_refuses_newcomers_and_ends_by_itself() {
         }
         let metrics = gateway.metrics().await;
         assert!(metrics.contains("\nanteroom_store_failing 1\n"), "{metrics}");
-        assert_eq!(gateway.log().matches("cannot be written").count(), 1, "{}", gateway.log());
+        // The line may be on its way into the file still.
+        let said = || gateway.log().matches("cannot be written").count();
+        while said() == 0 {
+            assert!(Instant::now() < patience, "it does not say so: {}", gateway.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(said(), 1, "{}", gateway.log());
         gateway.limit_files(None);
         let patience = Instant::now() + PATIENCE;
         while !is_in(&enter(&mut wire, "late").await.unwrap()) {
