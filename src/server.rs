@@ -218,7 +218,8 @@ async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(
     loop {
         match ask().await {
             Err(error) if tokio::time::Instant::now() < patience => {
-                warn!(%error, "waiting for the store: {error}");
+                let cause = error.cause();
+                warn!(%error, %cause, "waiting for the store: {error} ({cause})");
                 tokio::time::sleep(STORE_RETRY).await;
             }
             answer => return answer,

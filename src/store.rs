@@ -68,6 +68,16 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What is behind it, for a log: the words of the server or of the system, or its own.
+    #[must_use]
+    pub fn cause(&self) -> &dyn std::error::Error {
+        let mut cause: &dyn std::error::Error = self;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        cause
+    }
+
     /// The answer while the store is known not to answer: nobody waits for it.
     #[must_use]
     pub fn away() -> Self {

@@ -17,9 +17,11 @@ pub use settings::{LogFormat, LogSettings};
 pub fn start(settings: &LogSettings) -> Result<(), tracing_subscriber::filter::ParseError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(filter) if !filter.is_empty() => EnvFilter::try_new(filter)?,
-        // What pingora says in normal running is no news to an operator.
+        // What pingora says in normal running is no news to an operator, and what the Redis client
+        // says about nodes of a cluster is said by us once, where it matters.
         _ => {
-            EnvFilter::try_new(format!("pingora_core=warn,pingora_proxy=warn,{}", settings.filter))?
+            let quiet = "pingora_core=warn,pingora_proxy=warn,redis=off";
+            EnvFilter::try_new(format!("{quiet},{}", settings.filter))?
         }
     };
     let builder = tracing_subscriber::fmt()

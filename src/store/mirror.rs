@@ -256,7 +256,8 @@ impl Mirror {
                 info!(queue.name = %queue.name(), "the store answers again about queue `{}`", queue.name());
             }
             Err(error) if answered => {
-                warn!(%error, queue.name = %queue.name(), "the store does not answer about queue `{}`: {error}", queue.name());
+                let cause = error.cause();
+                warn!(%error, %cause, queue.name = %queue.name(), "the store does not answer about queue `{}`: {error} ({cause})", queue.name());
             }
             _ => {}
         }

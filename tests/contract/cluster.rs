@@ -7,7 +7,7 @@ use anteroom::clock::Clock;
 use anteroom::store::contract::Fixture;
 use anteroom::store::{RedisSettings, SharedStore, redis_with_clock};
 
-use crate::servers::{TcpServer, Watchdog, patient, pid, wait_for};
+use crate::servers::{TcpServer, Watchdog, patient, traces, wait_for};
 
 /// Slots of a cluster.
 const SLOTS: u16 = 16384;
@@ -174,8 +174,9 @@ impl OnCluster {
     pub(crate) fn new() -> Self {
         static SHARED: LazyLock<(Cluster, Watchdog)> = LazyLock::new(|| {
             let cluster = Cluster::start();
-            let watchdog =
-                Watchdog::over(cluster.nodes.iter().map(|node| pid(&mut node.server.client())));
+            let watchdog = Watchdog::over(
+                cluster.nodes.iter().map(|node| traces(&node.server, &mut node.server.client())),
+            );
             (cluster, watchdog)
         });
         static CASES: AtomicU64 = AtomicU64::new(0);

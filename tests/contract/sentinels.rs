@@ -1,5 +1,6 @@
 //! A master with a replica and three sentinels.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -7,7 +8,7 @@ use anteroom::clock::Clock;
 use anteroom::store::contract::Fixture;
 use anteroom::store::{RedisSettings, SharedStore, redis_with_clock};
 
-use crate::servers::{SentinelServer, TcpServer, Watchdog, patient, pid, wait_for};
+use crate::servers::{SentinelServer, TcpServer, Watchdog, patient, traces, wait_for};
 
 /// What the sentinels call the master.
 const MASTER: &str = "line";
@@ -118,9 +119,9 @@ impl Sentinels {
         clients.contains("cmd=evalsha") || clients.contains("cmd=eval ")
     }
 
-    fn pids(&self) -> impl Iterator<Item = u32> {
-        let servers = [0, 1].map(|at| pid(&mut self.client(at)));
-        servers.into_iter().chain(self.sentinels.iter().map(SentinelServer::pid))
+    fn traces(&self) -> impl Iterator<Item = (u32, PathBuf)> {
+        let servers = [0, 1].map(|at| traces(&self.servers[at].server, &mut self.client(at)));
+        servers.into_iter().chain(self.sentinels.iter().map(SentinelServer::traces))
     }
 }
 
@@ -131,7 +132,7 @@ impl OnSentinels {
     pub(crate) fn new() -> Self {
         static SHARED: LazyLock<(Sentinels, Watchdog)> = LazyLock::new(|| {
             let sentinels = Sentinels::start();
-            let watchdog = Watchdog::over(sentinels.pids());
+            let watchdog = Watchdog::over(sentinels.traces());
             (sentinels, watchdog)
         });
         static CASES: AtomicU64 = AtomicU64::new(0);

@@ -1,6 +1,7 @@
 //! What several servers need beyond one on its socket: ports, sentinels, and an end.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,11 +31,12 @@ impl TcpServer {
     }
 }
 
-/// The process of the server at the other end.
-pub(crate) fn pid(client: &mut redis::Connection) -> u32 {
+/// The process and the directory of a server.
+pub(crate) fn traces(server: &RedisServer, client: &mut redis::Connection) -> (u32, PathBuf) {
     let info: String = redis::cmd("INFO").arg("server").query(client).expect("it runs");
     let line = info.lines().find_map(|line| line.strip_prefix("process_id:"));
-    line.and_then(|pid| pid.trim().parse().ok()).expect("it knows its number")
+    let pid = line.and_then(|pid| pid.trim().parse().ok()).expect("it knows its number");
+    (pid, server.socket().parent().expect("a directory").to_owned())
 }
 
 /// Settings for a machine that may be busy with others.
@@ -71,7 +73,7 @@ pub(crate) struct SentinelServer {
     process: Child,
     /// Where it listens, at 127.0.0.1.
     pub(crate) port: u16,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl SentinelServer {
@@ -86,12 +88,12 @@ impl SentinelServer {
         command.arg(&file).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("redis-server is installed");
         wait_for("a sentinel", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Self { process, port, _directory: directory }
+        Self { process, port, directory }
     }
 
-    /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
+    /// Its process and its directory.
+    pub(crate) fn traces(&self) -> (u32, PathBuf) {
+        (self.process.id(), self.directory.path().to_owned())
     }
 
     /// A plain client of it.
@@ -108,17 +110,20 @@ impl Drop for SentinelServer {
     }
 }
 
-/// Ends processes when this one ends, however it does: servers in statics are never dropped.
+/// Ends servers when this process ends, however it does: those in statics are never dropped.
 pub(crate) struct Watchdog(#[expect(dead_code, reason = "its end is what matters")] Child);
 
 impl Watchdog {
-    /// Watches over `pids`.
-    pub(crate) fn over(pids: impl IntoIterator<Item = u32>) -> Self {
-        let pids: Vec<String> = pids.into_iter().map(|pid| pid.to_string()).collect();
+    /// Watches over servers: their processes and their directories.
+    pub(crate) fn over(servers: impl IntoIterator<Item = (u32, PathBuf)>) -> Self {
         // The other end of its input closes with this process.
-        let script = format!("read -r _; kill -9 {}", pids.join(" "));
+        let script = "read -r _; for word; do case $word in /*) rm -rf \"$word\";; *) kill -9 $word;; \
+                      esac; done";
         let mut command = Command::new("sh");
-        command.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::null());
+        command.args(["-c", script, "watchdog"]);
+        let (pids, directories): (Vec<u32>, Vec<PathBuf>) = servers.into_iter().unzip();
+        command.args(pids.iter().map(u32::to_string)).args(directories);
+        command.stdin(Stdio::piped()).stderr(Stdio::null());
         Self(command.spawn().expect("a shell"))
     }
 }
