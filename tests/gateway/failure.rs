@@ -94,6 +94,7 @@ async fn a_replica_that_has_everything_takes_over_with_everybody() {
 /// What happens when a primary and its replica lose touch, and the primary dies later: everything
 /// that was acknowledged in between is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "its bounds depend on how fast the machine is: run by hand"]
 async fn a_replica_that_missed_the_last_writes_gets_everybody_back() {
     let port = process::free_port().to_string();
     let primary = RedisServer::start_with(&["--port", &port]);
