@@ -159,7 +159,9 @@ async fn a_queue_is_followed_while_its_slot_moves_to_another_node() {
     cluster.begin_to_move("{failover}", from, to);
     // Half of its keys are here, half there: only once they are together again it works.
     let error = store.enter(&QUEUE, &[user(4)]).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    // On a busy machine time is over before the last of the client's own tries.
+    let away = matches!(error, StoreError::Unavailable(_) | StoreError::Indeterminate(_));
+    assert!(away, "{error:?}");
     cluster.finish_to_move("{failover}", from, to);
     everybody_is_still_there(&store, 3).await;
 }
