@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
@@ -22,6 +23,7 @@ struct Process {
     address: SocketAddr,
     admin: SocketAddr,
     log: Arc<Mutex<String>>,
+    logging: Option<JoinHandle<()>>,
 }
 
 fn write_config(directory: &Path, durability: &str) {
@@ -72,7 +74,7 @@ impl Process {
         let mut child = command(directory).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let stderr = child.stderr.take().unwrap();
-        std::thread::spawn({
+        let logging = std::thread::spawn({
             let log = Arc::clone(&log);
             move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -94,27 +96,29 @@ impl Process {
         let (Some(address), Some(admin)) = (address, admin) else {
             panic!("it did not start:\n{}", log.lock().unwrap());
         };
-        Self { child, address, admin, log }
+        Self { child, address, admin, log, logging: Some(logging) }
     }
 
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Power cut, as far as a process can tell.
-    fn kill(mut self) {
+    /// Power cut, as far as a process can tell. What it had logged.
+    fn kill(mut self) -> String {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        self.whole_log()
     }
 
     fn stop(mut self) -> (ExitStatus, String) {
         kill_process(self.pid(), Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
-        let log = self.log.lock().unwrap().clone();
-        (status, log)
+        (status, self.whole_log())
     }
 
-    fn log(&self) -> String {
+    /// What it logged, now that it has ended.
+    fn whole_log(&mut self) -> String {
+        self.logging.take().unwrap().join().unwrap();
         self.log.lock().unwrap().clone()
     }
 
@@ -174,8 +178,8 @@ fn token(answer: &Message) -> String {
 }
 
 /// People enter side by side until the gateway is killed in the middle of it. The tokens of all
-/// who were answered, by user.
-async fn enter_until_killed(gateway: Process, round: usize) -> BTreeMap<String, String> {
+/// who were answered, by user, and what the gateway had logged.
+async fn enter_until_killed(gateway: Process, round: usize) -> (BTreeMap<String, String>, String) {
     let tokens = Arc::new(Mutex::new(BTreeMap::new()));
     let crowd: Vec<_> = (0..4)
         .map(|lane| {
@@ -195,11 +199,11 @@ async fn enter_until_killed(gateway: Process, round: usize) -> BTreeMap<String, 
         assert!(Instant::now() < patience, "nobody gets in");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    gateway.kill();
+    let log = gateway.kill();
     for lane in crowd {
         lane.await.unwrap();
     }
-    Arc::into_inner(tokens).unwrap().into_inner().unwrap()
+    (Arc::into_inner(tokens).unwrap().into_inner().unwrap(), log)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,13 +213,14 @@ async fn with_durability_sync_no_answer_is_lost_however_often_the_gateway_is_kil
     let mut all: BTreeMap<String, String> = BTreeMap::new();
     for round in 0..4 {
         let gateway = Process::start(directory.path());
-        assert_eq!(gateway.log().contains("is fenced"), round > 0, "{}", gateway.log());
         let mut wire = Wire::connect(gateway.address).await;
         for (user, before) in &all {
             let answer = enter(&mut wire, user).await.unwrap();
             assert_eq!(&token(&answer), before, "round {round}: the place of {user}");
         }
-        all.extend(enter_until_killed(gateway, round).await);
+        let (tokens, log) = enter_until_killed(gateway, round).await;
+        assert_eq!(log.contains("is fenced"), round > 0, "{log}");
+        all.extend(tokens);
     }
 }
 
@@ -223,7 +228,7 @@ async fn with_durability_sync_no_answer_is_lost_however_often_the_gateway_is_kil
 async fn with_durability_async_a_kill_costs_nobody_the_place() {
     let directory = tempfile::tempdir().unwrap();
     write_config(directory.path(), "async");
-    let tokens = enter_until_killed(Process::start(directory.path()), 0).await;
+    let (tokens, _) = enter_until_killed(Process::start(directory.path()), 0).await;
     let gateway = Process::start(directory.path());
     let mut wire = Wire::connect(gateway.address).await;
     let patience = Instant::now() + PATIENCE;
@@ -261,7 +266,6 @@ async fn a_clean_stop_leaves_everything_as_it_was() {
     let (status, log) = gateway.stop();
     assert!(status.success(), "{log}");
     let gateway = Process::start(directory.path());
-    assert!(!gateway.log().contains("fenced"), "{}", gateway.log());
     let mut wire = Wire::connect(gateway.address).await;
     let again = json(&enter(&mut wire, "last").await.unwrap());
     for member in ["token", "enteredAt", "rank"] {
@@ -269,6 +273,9 @@ async fn a_clean_stop_leaves_everything_as_it_was() {
     }
     assert_eq!(token(&enter(&mut wire, "first").await.unwrap()), first);
     assert_eq!(json(&enter(&mut wire, "next").await.unwrap())["rank"], 3);
+    drop(wire);
+    let (_, log) = gateway.stop();
+    assert!(!log.contains("fenced"), "{log}");
 }
 
 #[test]
@@ -312,13 +319,6 @@ async fn a_full_disk_refuses_newcomers_and_ends_by_itself() {
         }
         let metrics = gateway.metrics().await;
         assert!(metrics.contains("\nanteroom_store_failing 1\n"), "{metrics}");
-        // The line may be on its way into the file still.
-        let said = || gateway.log().matches("cannot be written").count();
-        while said() == 0 {
-            assert!(Instant::now() < patience, "it does not say so: {}", gateway.log());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        assert_eq!(said(), 1, "{}", gateway.log());
         gateway.limit_files(None);
         let patience = Instant::now() + PATIENCE;
         while !is_in(&enter(&mut wire, "late").await.unwrap()) {
@@ -330,6 +330,8 @@ async fn a_full_disk_refuses_newcomers_and_ends_by_itself() {
         drop(wire);
         let (status, log) = gateway.stop();
         assert!(status.success(), "{log}");
+        assert_eq!(log.matches("takes nothing until it can").count(), 1, "{log}");
+        assert_eq!(log.matches("can be written again").count(), 1, "{log}");
         let gateway = Process::start(directory.path());
         let mut wire = Wire::connect(gateway.address).await;
         assert_eq!(token(&enter(&mut wire, "first").await.unwrap()), first);
